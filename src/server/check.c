@@ -95,7 +95,9 @@ static void add_arguments(void *context, int index, struct bytes fragment)
 static int check_calls(const struct job *job, struct bytes text, bool *ok, bool *strict, struct error *err)
 {
     struct calls calls = { .tools = job->tools, .ok = true, .err = err };
-    struct tool_sink sink = { .context = &calls, .content = skip_content, .call = begin_call, .arguments = add_arguments };
+    struct tool_sink sink = {
+        .context = &calls, .content = skip_content, .call = begin_call, .arguments = add_arguments
+    };
     struct tool_reader *reader = tool_reader_open(job->tool_form, job->tools, &sink);
     tool_reader_add(reader, text);
     tool_reader_finish(reader);

@@ -131,14 +131,16 @@ static json_t *listed_tools(struct job *job, const json_t *list)
 // Calls of other tools than those listed are text; the prompt has all tools, so that its beginning stays the same.
 static bool read_allowed_tools(struct job *job, const json_t *choice)
 {
-    static const char *const words[] = { "type", "allowed_tools", NULL }, *const own_words[] = { "mode", "tools", NULL };
+    static const char *const words[] = { "type", "allowed_tools", NULL },
+                             *const own_words[] = { "mode", "tools", NULL };
     const json_t *own = json_object_get(choice, "allowed_tools"), *list = json_object_get(own, "tools");
     const char *mode = json_string_value(json_object_get(own, "mode"));
     bool required = mode && !strcmp(mode, "required");
     if (!fields_check_keys(choice, "tool_choice", words, &job->error)
         || !fields_check_keys(own, "tool_choice", own_words, &job->error))
         return false;
-    if (!json_array_size(list) || json_array_size(list) > TOOLS_MAX || !mode || (!required && strcmp(mode, "auto") != 0))
+    if (!json_array_size(list) || json_array_size(list) > TOOLS_MAX || !mode
+        || (!required && strcmp(mode, "auto") != 0))
         return fail_choice(job);
     job->kept_tools = listed_tools(job, list);
     job->tools = job->kept_tools;

@@ -58,8 +58,8 @@ struct grammar_alternative {
 struct grammar_parts {
     const struct grammar_alternative *alternatives;
     int count;
-    const char *separator;   // NULL: exactly one of them comes; it may be empty
-    const json_t *otherwise; // a value of this schema is an answer, too; NULL: nothing else is
+    const char *separator;       // NULL: exactly one of them comes; it may be empty
+    const json_t *otherwise;     // a value of this schema is an answer, too; NULL: nothing else is
     const char *before, *behind; // literals around all of them; NULL or empty: none
 };
 struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct error *err);

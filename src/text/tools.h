@@ -77,7 +77,8 @@ void tool_reader_add(struct tool_reader *reader, struct bytes text);
 void tool_reader_finish(
     struct tool_reader *reader); // an unfinished call is emitted as the call or content that it most likely is
 int tool_reader_calls(const struct tool_reader *reader);
-int tool_reader_broken(const struct tool_reader *reader); // texts that began as a call and were not one, or not a whole one
+int tool_reader_broken(
+    const struct tool_reader *reader); // texts that began as a call and were not one, or not a whole one
 void tool_reader_close(struct tool_reader *reader);
 
 #endif

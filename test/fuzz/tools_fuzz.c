@@ -58,8 +58,8 @@ static void on_arguments(void *context, int index, struct bytes fragment)
 }
 
 // Pieces of 0 to piece_max bytes, by the seed.
-static struct strbuf read_cut(const struct tool_form *form, const json_t *tools, struct bytes text, int piece_max, uint64_t seed,
-                              int *calls)
+static struct strbuf read_cut(const struct tool_form *form, const json_t *tools, struct bytes text, int piece_max,
+                              uint64_t seed, int *calls)
 {
     struct record record = { .strict = strstr(form->call, "%p") || strstr(form->call, "%a") };
     struct tool_sink sink = { &record, on_content, on_reasoning, on_call, on_arguments };
@@ -78,9 +78,10 @@ static struct strbuf read_cut(const struct tool_form *form, const json_t *tools,
     return record.text;
 }
 
-#define TOOLS                                                                                                  \
+#define TOOLS                                                                                                          \
     "[{\"function\": {\"name\": \"f\"}}, {\"function\": {\"name\": \"get_weather\", \"parameters\": {\"properties\": " \
-    "{\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"e\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": "   \
+    "{\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"e\": {\"anyOf\": [{\"type\": \"string\"}, "     \
+    "{\"type\": "                                                                                                      \
     "\"null\"}]}, \"o\": {\"type\": \"object\"}}}}}]"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -128,21 +128,29 @@ static const struct tool_form *form_of(const char *name)
 
 // ---- answers as the families write them ---------------------------------------------------------------------------
 
-static const char weather[] =
-    "[{'type': 'function', 'function': {'name': 'get_weather', 'parameters': {'type': 'object', 'properties': {"
-    "'city': {'type': 'string'}, 'days': {'type': 'integer'}, 'deep': {}, 'on': {'type': 'boolean'},"
-    "'note': {'anyOf': [{'type': 'string'}, {'type': 'null'}]}, 'list': {'type': 'array'}, 'map': {'type': 'object'}}}}},"
-    "{'type': 'function', 'function': {'name': 'get_time', 'parameters': {'type': 'object', 'properties': {}}}}]";
+static const char weather[] = "[{'type': 'function', 'function': {'name': 'get_weather', 'parameters': {'type': "
+                              "'object', 'properties': {"
+                              "'city': {'type': 'string'}, 'days': {'type': 'integer'}, 'deep': {}, 'on': {'type': "
+                              "'boolean'},"
+                              "'note': {'anyOf': [{'type': 'string'}, {'type': 'null'}]}, 'list': {'type': 'array'}, "
+                              "'map': {'type': 'object'}}}}},"
+                              "{'type': 'function', 'function': {'name': 'get_time', 'parameters': {'type': 'object', "
+                              "'properties': {}}}}]";
 
 #define WEATHER "get_weather|{\"city\": \"Oslo\", \"days\": 2}]"
 #define BAR "\xEF\xBD\x9C"
 #define LOW "\xE2\x96\x81"
 #define D "<" BAR "DSML" BAR
 #define D_ "</" BAR "DSML" BAR
-#define DSML_WEATHER                                                                                     \
-    D "invoke name=\"get_weather\">\n" D "parameter name=\"city\" string=\"true\">Oslo" D_ "parameter>\n" \
-    D "parameter name=\"days\" string=\"false\">2" D_ "parameter>\n" D_ "invoke>"
-#define XML_WEATHER                                                                                       \
+#define DSML_WEATHER                                                                                                   \
+    D "invoke name=\"get_weather\">\n" D "parameter name=\"city\" string=\"true\">Oslo" D_ "parameter>\n" D "paramete" \
+      "r "                                                                                                             \
+      "name="                                                                                                          \
+      "\"days\""                                                                                                       \
+      " string="                                                                                                       \
+      "\"false"                                                                                                        \
+      "\">2" D_ "parameter>\n" D_ "invoke>"
+#define XML_WEATHER                                                                                     \
     "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n" \
     "</function>"
 #define P "]<]minimax[>["
@@ -155,18 +163,22 @@ static const struct {
 } answers[] = {
     { "hermes", "Hm.\n<tool_call>\n" JSON_WEATHER "\n</tool_call>\n<tool_call>\n" JSON_TIME "\n</tool_call>",
       "Hm.[0 " WEATHER "[1 get_time|{}]" },
-    { "qwen3_coder", "Hm.\n\n<tool_call>\n" XML_WEATHER "\n</tool_call>\n<tool_call>\n<function=get_time>\n</function>\n"
-                     "</tool_call>",
+    { "qwen3_coder",
+      "Hm.\n\n<tool_call>\n" XML_WEATHER "\n</tool_call>\n<tool_call>\n<function=get_time>\n</function>\n"
+      "</tool_call>",
       "Hm.[0 " WEATHER "[1 get_time|{}]" },
     { "qwen3_coder", XML_WEATHER "\n</tool_call>", "[0 " WEATHER }, // without its first marker
-    { "qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\n\n a\n</parameter> <b>\n\n</parameter>\n"
-                     "</function>\n</tool_call>",
+    { "qwen3_coder",
+      "<tool_call>\n<function=get_weather>\n<parameter=city>\n\n a\n</parameter> <b>\n\n</parameter>\n"
+      "</function>\n</tool_call>",
       "[0 get_weather|{\"city\": \"\\n a\"}] <b>\n\n</parameter>\n</function>\n</tool_call>" },
-    { "qwen3_coder", "<tool_call><function=get_weather><parameter=on>True</parameter><parameter=note>None</parameter>"
-                     "<parameter=map>{'a': [1, None]}</parameter><parameter=days>two</parameter></function></tool_call>",
+    { "qwen3_coder",
+      "<tool_call><function=get_weather><parameter=on>True</parameter><parameter=note>None</parameter>"
+      "<parameter=map>{'a': [1, None]}</parameter><parameter=days>two</parameter></function></tool_call>",
       "[0 get_weather|{\"on\": true, \"note\": null, \"map\": {\"a\": [1, null]}, \"days\": \"two\"}]" },
-    { "qwen3_coder", "<tool_call><function=get_weather><parameter=note>12</parameter><parameter=deep>12</parameter>"
-                     "<parameter=list>[\"</parameter>\"]</parameter></function></tool_call>",
+    { "qwen3_coder",
+      "<tool_call><function=get_weather><parameter=note>12</parameter><parameter=deep>12</parameter>"
+      "<parameter=list>[\"</parameter>\"]</parameter></function></tool_call>",
       "[0 get_weather|{\"note\": \"12\", \"deep\": 12, \"list\": [\"</parameter>\"]}]" },
     { "seed_oss",
       "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Oslo</parameter>\n<parameter=days>2</parameter>\n"
@@ -176,11 +188,13 @@ static const struct {
       "Hm.<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n"
       "<arg_value>2</arg_value>\n</tool_call>\n<tool_call>get_time\n</tool_call>",
       "Hm.[0 " WEATHER "[1 get_time|{}]" },
-    { "glm45", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key>"
-               "<arg_value>2</arg_value></tool_call>",
+    { "glm45",
+      "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key>"
+      "<arg_value>2</arg_value></tool_call>",
       "[0 " WEATHER },
-    { "glm47", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key>"
-               "<arg_value>2</arg_value></tool_call><tool_call>get_time</tool_call>",
+    { "glm47",
+      "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key>"
+      "<arg_value>2</arg_value></tool_call><tool_call>get_time</tool_call>",
       "[0 " WEATHER "[1 get_time|{}]" },
     { "hy_v3",
       "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city"
@@ -195,12 +209,13 @@ static const struct {
       "[0 " WEATHER },
     { "deepseek_v31",
       "Hm.<" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR ">get_weather<" BAR
-      "tool" LOW "sep" BAR ">" ARGUMENTS "<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "call" LOW
-      "begin" BAR ">get_time<" BAR "tool" LOW "sep" BAR ">{}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW
+      "tool" LOW "sep" BAR ">" ARGUMENTS "<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "call" LOW "begi"
+      "n" BAR ">get_time<" BAR "tool" LOW "sep" BAR ">{}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW
       "calls" LOW "end" BAR ">",
       "Hm.[0 " WEATHER "[1 get_time|{}]" },
-    { "deepseek_v32", "\n\n" D "function_calls>\n" DSML_WEATHER "\n" D "invoke name=\"get_time\">\n" D_ "invoke>\n" D_
-                      "function_calls>",
+    { "deepseek_v32",
+      "\n\n" D "function_calls>\n" DSML_WEATHER "\n" D "invoke name=\"get_time\">\n" D_ "invoke>\n" D_ "function_"
+      "calls>",
       "[0 " WEATHER "[1 get_time|{}]" },
     { "deepseek_v4", "Hm.\n\n" D "tool_calls>\n" DSML_WEATHER "\n" D_ "tool_calls>", "Hm.[0 " WEATHER },
     { "harmony",
@@ -210,7 +225,8 @@ static const struct {
     { "harmony", "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" ARGUMENTS "<|call|>",
       "[0 " WEATHER },
     { "harmony", " to=functions.get_time<|channel|>analysis<|message|>{}", "[0 get_time|{}]" },
-    { "harmony", "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>final<|message|>Text < \n<|return|>",
+    { "harmony",
+      "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>final<|message|>Text < \n<|return|>",
       "(T)Text < \n" },
     { "harmony", "<|channel|>commentary to=functions.none<|message|>{}",
       "<|channel|>commentary to=functions.none<|message|>{}" },
@@ -222,12 +238,13 @@ static const struct {
       "Hm.[0 get_weather#functions.get_weather:0|" ARGUMENTS "][1 get_time#functions.get_time:1|{}]" },
     { "kimi_k3",
       "<|open|>response<|sep|>Hm.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get_weather\" "
-      "index=\"1\"<|sep|><|open|>argument key=\"city\" type=\"string\"<|sep|>Oslo<|close|>argument<|sep|><|open|>argument "
+      "index=\"1\"<|sep|><|open|>argument key=\"city\" "
+      "type=\"string\"<|sep|>Oslo<|close|>argument<|sep|><|open|>argument "
       "key=\"days\" type=\"number\"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
       "<|close|>message<|sep|>",
       "Hm.[0 " WEATHER },
-    { "mistral", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " ARGUMENTS ", \"id\": \"abcdefghi\"}, " JSON_TIME
-                 "]",
+    { "mistral",
+      "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " ARGUMENTS ", \"id\": \"abcdefghi\"}, " JSON_TIME "]",
       "[0 " WEATHER "[1 get_time|{}]" },
     { "mistral_call_id", "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" ARGUMENTS,
       "[0 get_weather#abcdefghi|" ARGUMENTS "]" },
@@ -238,8 +255,9 @@ static const struct {
       "<parameter name=\"days\">2</parameter>\n</invoke>\n<invoke name=\"get_time\">\n</invoke>\n</minimax:tool_call>",
       "[0 " WEATHER "[1 get_time|{}]" },
     { "minimax_m3",
-      P "<tool_call>\n" P "<invoke name=\"get_weather\">" P "<city>Oslo" P "</city>" P "<days>2" P "</days>" P
-        "</invoke>\n" P "</tool_call>",
+      P "<tool_call>\n" P "<invoke name=\"get_weather\">" P "<city>Oslo" P "</city>" P "<days>2" P "</days>" P "</"
+        "invoke>"
+        "\n" P "</tool_call>",
       "[0 " WEATHER },
     { "minimax_m3",
       P "<tool_call>\n" P "<invoke name=\"get_weather\">" P "<map>" P "<a>x" P "</a>" P "<b>" P "<item>1" P "</item>" P
@@ -247,31 +265,38 @@ static const struct {
       "[0 get_weather|{\"map\": {\"a\": \"x\", \"b\": [1, 2]}}]" },
     { "minimax", "<tool_calls>\n" JSON_WEATHER "\n" JSON_TIME "\n</tool_calls>", "[0 " WEATHER "[1 get_time|{}]" },
     { "llama3_json", "{\"name\": \"get_weather\", \"parameters\": " ARGUMENTS "}", "[0 " WEATHER },
-    { "llama4_json", "{\"name\": \"get_weather\", \"parameters\": " ARGUMENTS "}; {\"name\": \"get_time\", "
-                     "\"parameters\": {}}",
+    { "llama4_json",
+      "{\"name\": \"get_weather\", \"parameters\": " ARGUMENTS "}; {\"name\": \"get_time\", "
+      "\"parameters\": {}}",
       "[0 " WEATHER "[1 get_time|{}]" },
     { "pythonic", "[get_weather(city=\"Oslo\", days=2), get_time()]", "[0 " WEATHER "[1 get_time|{}]" },
     { "pythonic", "<|python_start|>[get_weather(city='Oslo', days=2)]<|python_end|>", "[0 " WEATHER },
     { "pythonic", "[1, 2] or get_weather(a)", "[1, 2] or get_weather(a)" },
     { "lfm2", "Hm.<|tool_call_start|>[get_weather(city='Oslo', days=2)]<|tool_call_end|>Next.",
       "Hm.[0 " WEATHER "Next." },
-    { "lfm2", "<|tool_call_start|>[get_weather(city='It\\'s \"so\"\\n\\u00e9', on=False, deep={'a': (1, None)},)]"
-              "<|tool_call_end|>",
+    { "lfm2",
+      "<|tool_call_start|>[get_weather(city='It\\'s \"so\"\\n\\u00e9', on=False, deep={'a': (1, None)},)]"
+      "<|tool_call_end|>",
       "[0 get_weather|{\"city\": \"It's \\\"so\\\"\\n\\u00e9\", \"on\": false, \"deep\": {\"a\": [1, null]}}]" },
-    { "gemma4", "Hm.<|tool_call>call:get_weather{city:<|\"|>Oslo<|\"|>,days:2}<tool_call|><|tool_call>call:get_time{}"
-                "<tool_call|>",
+    { "gemma4",
+      "Hm.<|tool_call>call:get_weather{city:<|\"|>Oslo<|\"|>,days:2}<tool_call|><|tool_call>call:get_time{}"
+      "<tool_call|>",
       "Hm.[0 " WEATHER "[1 get_time|{}]" },
-    { "gemma4", "<|tool_call>call:get_weather{city:<|\"|>a\"<|b{\n<|\"|>,map:{x:[true,null],y:<|\"|>z<|\"|>}}<tool_call|>",
+    { "gemma4",
+      "<|tool_call>call:get_weather{city:<|\"|>a\"<|b{\n<|\"|>,map:{x:[true,null],y:<|\"|>z<|\"|>}}<tool_call|>",
       "[0 get_weather|{\"city\": \"a\\\"<|b{\\u000a\", \"map\": {\"x\": [true, null], \"y\": \"z\"}}]" },
-    { "functiongemma", "<start_function_call>call:get_weather{city:<escape>Oslo<escape>,days:<escape>2<escape>}"
-                       "<end_function_call>",
+    { "functiongemma",
+      "<start_function_call>call:get_weather{city:<escape>Oslo<escape>,days:<escape>2<escape>}"
+      "<end_function_call>",
       "[0 " WEATHER },
     { "cohere_command3",
       "<|START_RESPONSE|>Hm.<|END_RESPONSE|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
       "\"get_weather\", \"parameters\": " ARGUMENTS "}\n]<|END_ACTION|>",
       "Hm.[0 get_weather#0|" ARGUMENTS "]" },
-    { "command_r_plus", "Action: ```json\n[\n    {\n        \"tool_name\": \"get_weather\",\n        \"parameters\": " ARGUMENTS
-                        "\n    }\n]\n```",
+    { "command_r_plus",
+      "Action: ```json\n[\n    {\n        \"tool_name\": \"get_weather\",\n        \"parameters\": " ARGUMENTS "\n    "
+      "}\n]\n`"
+      "``",
       "[0 " WEATHER },
     { "granite", "<|tool_call|>[" JSON_WEATHER "]", "[0 " WEATHER },
     { "granite-20b-fc", "<function_call> " JSON_WEATHER, "[0 " WEATHER },
@@ -281,10 +306,11 @@ static const struct {
       "[0 " WEATHER "[1 get_time|{}]" },
     { "hunyuan_a13b", "<tool_calls>[" JSON_WEATHER ", " JSON_TIME "]</tool_calls>", "[0 " WEATHER "[1 get_time|{}]" },
     { "solar",
-      "<|tool_calls|><|tool_call:begin|>ab12<|tool_call:name|>get_weather<|tool_call:args|>" ARGUMENTS
-      "<|tool_call:end|><|calls|>",
+      "<|tool_calls|><|tool_call:begin|>ab12<|tool_call:name|>get_weather<|tool_call:args|>" ARGUMENTS "<|tool_call:"
+      "end|><|calls|>",
       "[0 get_weather#ab12|" ARGUMENTS "]<|calls|>" },
-    { "minicpm5", "<function name=\"get_weather\"><param name=\"city\">Oslo</param><param name=\"days\">2</param></function>",
+    { "minicpm5",
+      "<function name=\"get_weather\"><param name=\"city\">Oslo</param><param name=\"days\">2</param></function>",
       "[0 " WEATHER },
     { "minicpm5", "<function name=\"get_weather\"><param name=\"city\"><![CDATA[a</param>\nb]]></param></function>",
       "[0 get_weather|{\"city\": \"a</param>\\nb\"}]" },
@@ -299,14 +325,23 @@ static const struct {
       "<atem:parameter name=\"days\">2</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
       "[0 " WEATHER },
     { "longcat", "<longcat_tool_call>" JSON_WEATHER "</longcat_tool_call>", "[0 " WEATHER },
-    { "internlm", "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": " ARGUMENTS "}<|action_end|>",
+    { "internlm",
+      "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": " ARGUMENTS "}<|action_end|>",
       "[0 " WEATHER },
-    { "dots", "<dots_function_call><invoke name=get_weather><parameter name=city>Oslo</parameter><parameter name=days>2"
-              "</parameter></invoke></dots_function_call>",
+    { "dots",
+      "<dots_function_call><invoke name=get_weather><parameter name=city>Oslo</parameter><parameter name=days>2"
+      "</parameter></invoke></dots_function_call>",
       "[0 " WEATHER },
     { "step3",
-      "<" BAR "tool_calls_begin" BAR "><" BAR "tool_call_begin" BAR ">function<" BAR "tool_sep" BAR
-      "><steptml:invoke name=\"get_weather\"><steptml:parameter name=\"city\">Oslo</steptml:parameter><steptml:parameter "
+      "<" BAR "tool_calls_begin" BAR "><" BAR "tool_call_begin" BAR ">function<" BAR "tool_sep" BAR "><steptml:invoke "
+      "name=\"get_"
+      "weather\"><"
+      "steptml:parameter "
+      "name=\"city\">"
+      "Oslo</"
+      "steptml:parameter>"
+      "<steptml:"
+      "parameter "
       "name=\"days\">2</steptml:parameter></steptml:invoke><" BAR "tool_call_end" BAR "><" BAR "tool_calls_end" BAR ">",
       "[0 " WEATHER },
 };
@@ -387,7 +422,8 @@ static void test_written(void **state)
 // Reads the text whole and byte by byte. Without a call in it, it must come out as it went in.
 static void check_lost(const struct tool_form *form, const json_t *tools, struct bytes text, bool broken)
 {
-    struct record record = read_cut(form, tools, text, 0, false), bytewise = read_cut(form, tools, text, text.len, true);
+    struct record record = read_cut(form, tools, text, 0, false),
+                  bytewise = read_cut(form, tools, text, text.len, true);
     bool same = bytes_equal(strbuf_bytes(&record.text), text);
     if (!json_array_size(record.calls) && (!same || (broken && !record.broken)))
         fail_msg("%s: \"%.*s\" comes out as \"%s\"", form->name, (int)text.len, text.data, record.text.data);
@@ -405,7 +441,8 @@ static void test_broken(void **state)
     for (size_t i = 0; i < tool_form_count; i++) {
         const struct tool_form *form = &tool_forms[i];
         struct strbuf text = { 0 };
-        json_t *calls = json_pack("[{s:s, s:{s:s, s:i}}]", "name", "get_weather", "arguments", "city", "Oslo", "days", 2);
+        json_t *calls = json_pack("[{s:s, s:{s:s, s:i}}]", "name", "get_weather", "arguments", "city", "Oslo", "days",
+                                  2);
         tool_form_write(form, calls, &text);
         check_lost(form, none, strbuf_bytes(&text), !form->bare);
         check_lost(form, NULL, strbuf_bytes(&text), !form->bare);
@@ -428,15 +465,18 @@ static void test_broken(void **state)
 static const char *const schemas[] = {
     "{'type': 'object', 'properties': {}}",
     "{'type': 'object', 'properties': {'a': {'type': 'string'}}, 'required': ['a']}",
-    "{'type': 'object', 'properties': {'a': {'type': 'string', 'minLength': 2, 'maxLength': 5}, 'b': {'type': 'integer',"
+    "{'type': 'object', 'properties': {'a': {'type': 'string', 'minLength': 2, 'maxLength': 5}, 'b': {'type': "
+    "'integer',"
     " 'minimum': 3, 'maximum': 40}, 'c': {'enum': ['x', 'y<z', 5]}}, 'required': ['b']}",
     "{'type': 'object', 'properties': {'a': {'type': ['string', 'null']}, 'b': {'anyOf': [{'type': 'string', 'pattern':"
     " '^[a-c1]{1,3}$'}, {'type': 'integer', 'maximum': 3}]}}, 'required': ['a', 'b']}",
-    "{'type': 'object', 'properties': {'a': {'type': 'array', 'items': {'type': 'boolean'}, 'maxItems': 3}, 'b': {'type':"
+    "{'type': 'object', 'properties': {'a': {'type': 'array', 'items': {'type': 'boolean'}, 'maxItems': 3}, 'b': "
+    "{'type':"
     " 'object', 'properties': {'s': {'type': 'string', 'maxLength': 4}, 'n': {'type': 'null'}}, 'required': ['n'],"
     " 'additionalProperties': false}}, 'required': ['a']}",
     "{'type': 'object', 'properties': {'p': {'$ref': '#/$defs/p'}, 'q': {'allOf': [{'type': 'string'}, {'enum': ['u',"
-    " 'v']}]}, 'f': {'type': 'boolean'}}, 'required': ['p', 'q'], '$defs': {'p': {'type': 'string', 'format': 'date'}}}",
+    " 'v']}]}, 'f': {'type': 'boolean'}}, 'required': ['p', 'q'], '$defs': {'p': {'type': 'string', 'format': "
+    "'date'}}}",
     "{'type': 'object', 'properties': {'any': {}}, 'required': ['any']}",
 };
 
@@ -496,8 +536,9 @@ static void test_forced(void **state)
     json_t *tools = json_array();
     for (size_t i = 0; i < COUNT_OF(schemas); i++) {
         char name[8] = { 'f', (char)('0' + i) };
-        json_array_append_new(tools, json_pack("{s:s, s:{s:s, s:o}}", "type", "function", "function", "name", name,
-                                               "parameters", read_quoted(schemas[i])));
+        json_array_append_new(tools,
+                              json_pack("{s:s, s:{s:s, s:o}}", "type", "function", "function", "name", name,
+                                        "parameters", read_quoted(schemas[i])));
     }
     for (size_t i = 0; i < tool_form_count; i++) {
         for (size_t j = 0; j <= COUNT_OF(schemas); j++) {
@@ -616,7 +657,10 @@ static void test_templates(void **state)
             snprintf(path, sizeof path, "%s/models/templates/%s.jinja", source, published[i].template);
         else
             snprintf(path, sizeof path, "%s%s/llama-cpp-python-0.3.36/models/templates/%s.jinja",
-                     cache ? cache : home ? home : "", cache ? "" : "/.cache/nibble", published[i].template);
+                     cache      ? cache
+                         : home ? home
+                                : "",
+                     cache ? "" : "/.cache/nibble", published[i].template);
         if (!file_open(&file, path, &err)) {
             missing++;
             continue;

@@ -85,9 +85,7 @@ static int free_tools(void **state)
 static struct strbuf read_cut(const struct tool_form *form, struct bytes text, const size_t *cuts, size_t count)
 {
     struct record record = { 0 };
-    struct tool_sink sink = {
-        .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments
-    };
+    struct tool_sink sink = { .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments };
     struct tool_reader *reader = tool_reader_open(form, tools, &sink);
     for (size_t i = 0, at = 0; i <= count; i++) {
         size_t end = i < count ? cuts[i] : text.len;
@@ -102,7 +100,8 @@ static struct strbuf read_cut(const struct tool_form *form, struct bytes text, c
     return record.text;
 }
 
-static void check_cut(const struct tool_form *form, struct bytes text, struct bytes expected, const size_t *cuts, size_t count)
+static void check_cut(const struct tool_form *form, struct bytes text, struct bytes expected, const size_t *cuts,
+                      size_t count)
 {
     struct strbuf told = read_cut(form, text, cuts, count);
     if (!bytes_equal(strbuf_bytes(&told), expected))
@@ -308,9 +307,7 @@ static void test_streams(void **state)
         { "\nDone", "Well, see[0 f|{\"a\": 1}]\nDone" },
     };
     struct record record = { 0 };
-    struct tool_sink sink = {
-        .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments
-    };
+    struct tool_sink sink = { .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments };
     struct tool_reader *reader = tool_reader_open(form_of("hermes"), tools, &sink);
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         tool_reader_add(reader, bytes_of(steps[i].piece));
@@ -338,8 +335,7 @@ static void test_one_call(void **state)
         const char *text, *told;
         bool over;
     } cases[] = {
-        { "hermes",
-          "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
+        { "hermes", "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
           "So:[0 f|{}]", true },
         { "hermes", "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
         { "hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
@@ -350,8 +346,8 @@ static void test_one_call(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct record record = { 0 };
         struct tool_sink sink = {
-        .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments
-    };
+            .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments
+        };
         struct tool_reader *reader = tool_reader_open(form_of(cases[i].form), tools, &sink);
         tool_reader_end_with_call(reader);
         for (const char *at = cases[i].text; *at; at++)

@@ -41,8 +41,8 @@ static void test_form(void **state)
         { "{{ '\"parameters\"' }}{{ tools }}", "hermes", true },
         { "{{ '<|python_tag|>' }}{{ '<tool_call>' }}", "hermes", false },
         // the word alone is not the variable
-        { "{# tools, <|python_tag|> #}tools{{ 'tools' }}{{ m.tools }}{% set tools = 1 %}{{ dict(tools=2) }}",
-          "hermes", false },
+        { "{# tools, <|python_tag|> #}tools{{ 'tools' }}{{ m.tools }}{% set tools = 1 %}{{ dict(tools=2) }}", "hermes",
+          false },
         { "{{ builtin_tools }}{{ tools_in_user_message }}", "hermes", false },
         { "{{ 'tools' in x and tools }}", "hermes", true },
         { "{{ tools }}{{ 'open", "hermes", false },
@@ -367,10 +367,8 @@ static void test_grammar(void **state)
         bool accepted, otherwise;
     } cases[] = {
         { "hermes", NULL, false, HERMES_F, true },
-        { "hermes", NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>",
-          true },
-        { "hermes", NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>",
-          true },
+        { "hermes", NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
+        { "hermes", NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
         { "llama3_json", NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
         { "hermes", NULL, true, HERMES_F "\n" HERMES_G, true, true },
         { "hermes", NULL, true, "{\"city\": 5}", true, true },

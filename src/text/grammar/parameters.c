@@ -3,6 +3,7 @@
 // members: properties in the order given, with strings as raw text up to their closing text.
 #include <stdlib.h>
 
+#include "text/grammar/raw.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/validate.h"
 
@@ -19,111 +20,6 @@ struct object {
     uint32_t count;
     struct arena arena; // texts
 };
-
-// ---- raw strings --------------------------------------------------------------------------------------------------
-
-// The automaton of a raw string and what closes it. It runs that of the JSON string with the same value. Bytes that may
-// belong to the closing text are kept from it until it shows that they do not.
-struct raw {
-    const struct dfa *json;
-    struct bytes close, inner; // inner: without the line breaks that it begins with; it must not come without them
-    bool plain;                // it must not begin like a list or an object
-};
-
-struct raw_state {
-    uint16_t json;
-    uint8_t matched, inner; // bytes of the closing texts
-    bool begun, closed;
-};
-
-enum { CLOSE_BYTES_MAX = 250 };
-
-// The state behind one byte of the value, which JSON may want escaped; DFA_DEAD: no such string is valid.
-static uint16_t step_json(const struct dfa *json, uint16_t at, uint8_t byte)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char escaped[] = { '\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15], 0 };
-    const char *control = byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : byte == '\r' ? "\\r" : escaped;
-    bool quoted = byte == '"' || byte == '\\';
-    const char plain[] = { quoted ? '\\' : (char)byte, quoted ? (char)byte : 0, 0 };
-    for (const char *text = byte < 0x20 ? control : plain; *text && at; text++)
-        at = json->states[at].next[(uint8_t)*text];
-    return at;
-}
-
-// How much of `close` ends the text that had `matched` bytes of it, and this byte.
-static size_t match_on(struct bytes close, size_t matched, uint8_t byte)
-{
-    char read[CLOSE_BYTES_MAX + 1];
-    size_t len = matched + 1, kept = len;
-    memcpy(read, close.data, matched);
-    read[matched] = (char)byte;
-    while (kept && memcmp(read + len - kept, close.data, kept) != 0)
-        kept--;
-    return kept;
-}
-
-static bool raw_accepts(const void *context, const void *state)
-{
-    (void)context;
-    return ((const struct raw_state *)state)->closed;
-}
-
-static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
-
-// May the value end in this state of the JSON string?
-static bool ends_value(const struct raw *raw, uint16_t at)
-{
-    uint16_t end = raw->json->states[at].next['"'];
-    return end && raw->json->states[end].accepts;
-}
-
-// May the value go on with the first bytes of the closing text?
-static bool runs_on(const struct raw *raw, uint16_t at, size_t count)
-{
-    for (size_t i = 0; i < count && at; i++)
-        at = step_json(raw->json, at, (uint8_t)raw->close.data[i]);
-    return at;
-}
-
-static bool raw_step(const void *context, const void *state, uint8_t byte, void *next)
-{
-    const struct raw *raw = context;
-    const struct raw_state *at = state;
-    if (at->closed || (raw->plain && !at->begun && (byte == '[' || byte == '{')))
-        return false;
-    size_t kept = match_on(raw->close, at->matched, byte), inner = match_on(raw->inner, at->inner, byte);
-    size_t passed = at->matched + 1 - kept; // bytes that turn out to be the value's
-    struct raw_state to = { .json = at->json, .begun = at->begun || !is_space(byte) || !raw->plain };
-    for (size_t i = 0; i < passed && to.json; i++)
-        to.json = step_json(raw->json, to.json, i < at->matched ? (uint8_t)raw->close.data[i] : byte);
-    if (!to.json)
-        return false;
-    if (kept && !ends_value(raw, to.json) && !runs_on(raw, to.json, kept))
-        return false;
-    if (kept < raw->close.len) {
-        to.matched = (uint8_t)kept;
-        to.inner = (uint8_t)inner;
-        memcpy(next, &to, sizeof to);
-        return inner < raw->inner.len;
-    }
-    struct raw_state closed = { .closed = true };
-    memcpy(next, &closed, sizeof closed);
-    return ends_value(raw, to.json);
-}
-
-// The node of a raw string with its close; RULES_NONE without a sentence when a limit is passed.
-static uint32_t raw_node(struct grammar *grammar, const struct dfa *json, struct bytes close, bool plain)
-{
-    struct raw raw = { json, close, bytes_from(close, strspn(close.data, "\n")), plain };
-    struct dfa_source source = { &raw, sizeof(struct raw_state), raw_accepts, raw_step };
-    struct raw_state start = { .json = json->states[DFA_START].next['"'] };
-    struct dfa dfa = { 0 };
-    struct error ignored;
-    if (!start.json || !dfa_build(&source, &start, &grammar->work, &dfa) || !dfa.count)
-        return RULES_NONE;
-    return rules_dfa(grammar, &dfa, &ignored);
-}
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
@@ -318,7 +214,8 @@ static bool collect_types(struct schema *schema, const json_t *json, struct ways
 
 static const json_t *merge_all(struct schema *schema, const json_t *json)
 {
-    const json_t *parts = json_object_get(json, "allOf"), *merged = parts ? schema_without(schema, json, "allOf") : json;
+    const json_t *parts = json_object_get(json, "allOf"),
+                 *merged = parts ? schema_without(schema, json, "allOf") : json;
     json_t *part;
     size_t i;
     json_array_foreach (parts, i, part)
@@ -335,7 +232,8 @@ static bool collect(struct schema *schema, const json_t *json, struct ways *ways
         return schema->unmet;
     schema->depth++;
     const char *keyword = json_object_get(json, "anyOf") ? "anyOf" : json_object_get(json, "oneOf") ? "oneOf" : NULL;
-    bool ok = json_is_false(json) || (keyword ? collect_any(schema, json, keyword, ways) : collect_types(schema, json, ways));
+    bool ok = json_is_false(json)
+        || (keyword ? collect_any(schema, json, keyword, ways) : collect_types(schema, json, ways));
     schema->depth--;
     return ok;
 }
@@ -384,7 +282,8 @@ static bool add_parameter(struct object *object, const char *name, const json_t 
         return fail(schema->err, "an object of more than %d properties", SCHEMA_PROPERTIES_MAX);
     *parameter = (struct parameter){ name, required, RULES_NONE, RULES_NONE };
     if (!can_write(object->syntax, name))
-        return !required || fail(schema->err, "the name \"%.60s\" cannot be written in the model's form of calls", name);
+        return !required
+            || fail(schema->err, "the name \"%.60s\" cannot be written in the model's form of calls", name);
     schema_enter(schema, "properties", name);
     if (!compile_value(object, parameter, json))
         return false;
@@ -445,8 +344,8 @@ static uint32_t begin_words(struct object *object, bool first)
         const char *const behind[] = { syntax->text_behind, syntax->json_behind };
         for (int json = 0; json < 2; json++)
             if ((json ? parameter->json : parameter->text) != RULES_NONE)
-                words[count++] = (struct word){ bytes_of(arena_format(&object->arena, "%s%s%s%s", between, syntax->before,
-                                                                      parameter->name, behind[json])),
+                words[count++] = (struct word){ bytes_of(arena_format(&object->arena, "%s%s%s%s", between,
+                                                                      syntax->before, parameter->name, behind[json])),
                                                 2 * i + (uint32_t)json, RULES_NONE };
     }
     const char *end = syntax->end + (first && *syntax->end == '\n');

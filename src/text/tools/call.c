@@ -81,7 +81,7 @@ static int longest_name(const struct tool_reader *reader, struct bytes text, siz
     return found;
 }
 
-// The name ends where no tool's goes on. What was read beyond it belongs to what follows in the pattern.
+// The name ends where no tool's goes on. Bytes beyond it belong to the next part of the pattern.
 static enum slot add_to_name(struct tool_reader *reader, char byte)
 {
     struct strbuf *text = &reader->call.text;

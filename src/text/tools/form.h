@@ -27,26 +27,26 @@ enum form_types { TYPES_UNWRITTEN, TYPES_IS_STRING, TYPES_NAMED }; // %t: none; 
 
 struct tool_form {
     const char *name;
-    const char *aliases;                    // vLLM's names, a blank between them
-    const char *signs[2][FORM_SIGNS_MAX];   // all texts of one of these stand in the template's source
-    const char *open, *close;               // around all calls of an answer
-    bool each;                              // around each call
-    bool list;                              // the calls are members of a list in brackets
+    const char *aliases;                  // vLLM's names, a blank between them
+    const char *signs[2][FORM_SIGNS_MAX]; // all texts of one of these stand in the template's source
+    const char *open, *close;             // around all calls of an answer
+    bool each;                            // around each call
+    bool list;                            // the calls are members of a list in brackets
     const char *call, *parameter;
-    const char *between;                    // calls
+    const char *between;                           // calls
     const char *name_key, *arguments_key, *id_key; // of %o. No name_key: the name is the key of the arguments
-    const char *quote;                      // around Gemma's strings
-    bool quotes_all;                        // and around values that are none
-    bool cdata;                             // strings may stand in <![CDATA[ ]]>
-    bool nested;                            // objects and lists may be tags within tags
+    const char *quote;                             // around Gemma's strings
+    bool quotes_all;                               // and around values that are none
+    bool cdata;                                    // strings may stand in <![CDATA[ ]]>
+    bool nested;                                   // objects and lists may be tags within tags
     enum form_types types;
-    const char *id_prefix;                  // an id is this, the name, a colon and the number that was read
-    bool short_id;                          // an id is 9 letters and digits
-    bool several;                           // an answer may hold more than one call
-    bool bare;                              // the whole answer is a call, behind `open` or not
-    bool channels;                          // gpt-oss's messages (text/tools/harmony.c)
-    const char *drops[FORM_DROPS_MAX];      // markers around content, which are no part of it
-    const char *stops[FORM_STOPS_MAX];      // special tokens that end a turn with calls
+    const char *id_prefix;             // an id is this, the name, a colon and the number that was read
+    bool short_id;                     // an id is 9 letters and digits
+    bool several;                      // an answer may hold more than one call
+    bool bare;                         // the whole answer is a call, behind `open` or not
+    bool channels;                     // gpt-oss's messages (text/tools/harmony.c)
+    const char *drops[FORM_DROPS_MAX]; // markers around content, which are no part of it
+    const char *stops[FORM_STOPS_MAX]; // special tokens that end a turn with calls
 };
 
 extern const struct tool_form tool_forms[];

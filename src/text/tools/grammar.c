@@ -67,7 +67,7 @@ static void add_object(struct call_parts *call, const struct tool_form *form, co
 
 // ---- parameters ---------------------------------------------------------------------------------------------------
 
-// What a parameter's pattern has between its name and its value, with the type written out.
+// Returns the text between a parameter's name and its value, with the type written out.
 static const char *behind_key(struct call_parts *call, const char *pattern, const char *type)
 {
     struct strbuf text = { 0 };

@@ -223,8 +223,8 @@ static enum scan_answer end_word(struct literal *literal, char byte, struct strb
 {
     static const struct {
         const char *word, *json;
-    } words[] = { { "True", "true" },   { "False", "false" }, { "None", "null" },
-                  { "true", "true" },   { "false", "false" }, { "null", "null" } };
+    } words[] = { { "True", "true" }, { "False", "false" }, { "None", "null" },
+                  { "true", "true" }, { "false", "false" }, { "null", "null" } };
     struct bytes word = { literal->word, literal->word_len };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!bytes_equal(word, bytes_of(words[i].word)))

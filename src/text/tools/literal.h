@@ -8,13 +8,13 @@
 
 enum { LITERAL_WORD_BYTES = 8 };
 
-struct literal { // zeroed: before the value
+struct literal {       // zeroed: before the value
     const char *quote; // Gemma's, around strings; NULL: Python
     int state;
     char delimiter; // of the string at hand
     bool in_key;
-    bool comma; // due before the next member
-    int digits; // of an escape, still to come
+    bool comma;     // due before the next member
+    int digits;     // of an escape, still to come
     size_t matched; // bytes of the quote
     int depth;
     char closes[SCAN_DEPTH_MAX];

@@ -23,8 +23,9 @@ static const struct {
     const char *key;
     enum member member;
 } members[] = {
-    { "name", MEMBER_NAME },         { "tool_name", MEMBER_NAME },       { "arguments", MEMBER_ARGUMENTS },
-    { "parameters", MEMBER_ARGUMENTS }, { "type", MEMBER_OTHER },        { "id", MEMBER_ID },
+    { "name", MEMBER_NAME },           { "tool_name", MEMBER_NAME },
+    { "arguments", MEMBER_ARGUMENTS }, { "parameters", MEMBER_ARGUMENTS },
+    { "type", MEMBER_OTHER },          { "id", MEMBER_ID },
     { "tool_call_id", MEMBER_ID },
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/parameter.c: parameters in tags of their own. Strings stand as they are and are emitted as they come; other
-// values are held until they are whole, because only then it shows whether they are JSON.
+// text/tools/parameter.c: parameters in tags of their own. Strings stand as they are and are emitted as they come;
+// other values are held until they are whole, because only then it shows whether they are JSON.
 #include "format/json.h"
 #include "text/tools/reader.h"
 
@@ -36,8 +36,8 @@ void call_find_kind(struct tool_reader *reader)
 {
     strbuf_add_byte(&reader->call.key, '\0');
     reader->call.key.len--;
-    reader->call.kind =
-        typed_kind(reader->call.schema, typed_schema(reader->call.schema, strbuf_text(&reader->call.key)));
+    reader->call.kind = typed_kind(reader->call.schema,
+                                   typed_schema(reader->call.schema, strbuf_text(&reader->call.key)));
 }
 
 // ---- %p -----------------------------------------------------------------------------------------------------------
@@ -134,7 +134,6 @@ static bool ends_with(struct bytes text, struct bytes end)
 static void take_key(struct tool_reader *reader, struct bytes text)
 {
     strbuf_add(&reader->call.key, text.data, text.len);
-    call_begin_member(reader);
     call_find_kind(reader);
 }
 
@@ -158,8 +157,6 @@ enum slot parameter_key_add(struct tool_reader *reader, char slot, char byte)
         take_key(reader, value);
     else if (slot == 't')
         take_type(reader, value);
-    if (reader->call.emitted)
-        reader_release(reader);
     reader->call.at += 2 + end.len;
     text->len = 0;
     return SLOT_TAKES;
@@ -190,6 +187,7 @@ static bool drops_break(const struct tool_reader *reader) { return reader->call.
 static void begin_value(struct tool_reader *reader)
 {
     find_close(reader);
+    call_begin_member(reader);
     reader->call.text.len = reader->mark.len = 0;
     reader->call.scan = (struct scan){ 0 };
     reader->call.member = SCANS;

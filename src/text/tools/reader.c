@@ -53,7 +53,8 @@ void reader_emit_call(struct tool_reader *reader)
     flush(reader);
     reader->call.emitted = true;
     if (reader->sink.call)
-        reader->sink.call(reader->sink.context, reader->calls, json_bytes(reader->call.name), bytes_of(reader->call.id));
+        reader->sink.call(reader->sink.context, reader->calls, json_bytes(reader->call.name),
+                          bytes_of(reader->call.id));
     reader->calls++;
 }
 
@@ -233,7 +234,7 @@ static bool begins_call(const struct tool_reader *reader, char byte)
     return (!form->bare || reader->bracket) && !(close.len && byte == *close.data);
 }
 
-// What follows is neither a call nor the end of the section.
+// Leaves the section, because neither a call nor its end follows.
 static void leave_section(struct tool_reader *reader)
 {
     if (!reader->has_call) {

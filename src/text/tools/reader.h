@@ -26,7 +26,7 @@ enum step {
     STEP_MESSAGE, // gpt-oss: inside it
 };
 
-enum slot { // what a slot of a pattern does with a byte
+enum slot {     // what a slot of a pattern does with a byte
     SLOT_TAKES, // the byte is the slot's, or the slot has moved on by itself
     SLOT_ENDS,  // with this byte
     SLOT_ENDED, // before this byte
@@ -43,34 +43,34 @@ struct tool_reader {
     struct strbuf held; // text that may still become content: every byte that is not accounted for
     struct strbuf mark; // the end of `held` that may be the beginning of a marker
     int calls, broken;
-    bool behind_call;  // nothing but white space since the last one
-    bool has_call;     // since the opening marker
-    bool bracket;      // a list is open
+    bool behind_call; // nothing but white space since the last one
+    bool has_call;    // since the opening marker
+    bool bracket;     // a list is open
     bool ends_with_call;
     enum channel channel;
 
     struct { // the call at hand
         bool emitted;
-        const json_t *name;    // NULL: not known yet
-        json_t *schema;        // of its arguments
+        const json_t *name; // NULL: not known yet
+        json_t *schema;     // of its arguments
         char id[TOOL_NAME_BYTES_MAX + FORM_ID_BYTES_MAX];
-        const char *at;        // in the pattern
-        const char *back;      // where it goes on behind a parameter; NULL: this is no parameter's pattern
-        int step;              // of the slot, which begins at 0
-        struct strbuf text;    // of the slot
-        struct strbuf key;     // of the member or parameter
-        struct strbuf close;   // what ends the parameter's value
-        int members;           // emitted
-        bool closed;           // the end of the arguments is emitted
+        const char *at;      // in the pattern
+        const char *back;    // where it goes on behind a parameter; NULL: this is no parameter's pattern
+        int step;            // of the slot, which begins at 0
+        struct strbuf text;  // of the slot
+        struct strbuf key;   // of the member or parameter
+        struct strbuf close; // what ends the parameter's value
+        int members;         // emitted
+        bool closed;         // the end of the arguments is emitted
         enum typed_kind kind;
         struct scan scan;
         struct scan_quotes quotes; // in the arguments that were emitted
         struct literal literal;
-        int member;            // of an object: what the key says of its value
+        int member;              // of an object: what the key says of its value
         struct strbuf arguments; // that come before the name
     } call;
 
-    struct strbuf out;  // not given to the sink yet
+    struct strbuf out; // not given to the sink yet
     enum { OUT_CONTENT, OUT_REASONING, OUT_ARGUMENTS } out_kind;
 };
 
@@ -81,7 +81,7 @@ void reader_content(struct tool_reader *reader, const char *text, size_t len);
 void reader_reasoning(struct tool_reader *reader, const char *text, size_t len);
 struct strbuf *reader_arguments(struct tool_reader *reader); // to be added to
 void reader_emit_call(struct tool_reader *reader);
-void reader_release(struct tool_reader *reader);  // what is held is accounted for
+void reader_release(struct tool_reader *reader);   // what is held is accounted for
 void reader_emit_held(struct tool_reader *reader); // as content
 void reader_end_call(struct tool_reader *reader, enum step step);
 void reader_give_up(struct tool_reader *reader); // the last byte held shows that the rest is no call
@@ -107,11 +107,11 @@ bool call_add(struct tool_reader *reader, char byte); // false: this byte is no 
 void call_finish(struct tool_reader *reader);         // the answer ends inside the call
 void call_free(struct tool_reader *reader);
 void broken_add(struct tool_reader *reader, char byte);
-enum slot object_add(struct tool_reader *reader, char byte);         // %o
-struct bytes object_arguments(const struct tool_reader *reader);     // that are held, whole or not
-enum slot parameters_add(struct tool_reader *reader, char byte);     // %p
+enum slot object_add(struct tool_reader *reader, char byte);                   // %o
+struct bytes object_arguments(const struct tool_reader *reader);               // that are held, whole or not
+enum slot parameters_add(struct tool_reader *reader, char byte);               // %p
 enum slot parameter_key_add(struct tool_reader *reader, char slot, char byte); // %k %t %x
-enum slot parameter_value_add(struct tool_reader *reader, char byte); // %v
+enum slot parameter_value_add(struct tool_reader *reader, char byte);          // %v
 void parameter_finish(struct tool_reader *reader);
 enum slot arguments_add(struct tool_reader *reader, char slot, char byte); // %a %g
 void arguments_finish(struct tool_reader *reader);
