@@ -76,12 +76,18 @@ const struct field field_table[] = {
     { "guided_json", GENERATE, FIELD_READ },
     { "guided_choice", GENERATE, FIELD_READ },
     { "guided_regex", GENERATE, FIELD_READ },
+    { "guided_grammar", GENERATE, FIELD_READ },
+    { "grammar", GENERATE, FIELD_READ }, // llama-server's GBNF
+    { "ebnf", GENERATE, FIELD_READ },    // SGLang's
+    { "structural_tag", GENERATE, FIELD_READ },
     { "tools", TEMPLATE, FIELD_READ },
     { "tool_choice", TEMPLATE, FIELD_READ },
     { "parallel_tool_calls", TEMPLATE, FIELD_READ },
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
+    { "continue_final_message", TEMPLATE, FIELD_READ },
+    { "chat_template", TEMPLATE, FIELD_READ },
     { "chat_template_kwargs", TEMPLATE, FIELD_READ },
     { "documents", TEMPLATE, FIELD_VARIABLE },
     { "enable_thinking", TEMPLATE, FIELD_SWITCH },
@@ -154,18 +160,15 @@ const struct field field_table[] = {
     { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
 
     // ---- not built
-    { "continue_final_message", TEMPLATE, FIELD_REFUSED, INSTEAD("use /v1/completions with the rendered text") },
-    { "chat_template", TEMPLATE, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
     { "reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("use reasoning_effort, where the chat template reads it") },
     { "separate_reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("reasoning is part of the content") },
     { "thinking_token_budget", GENERATE, FIELD_REFUSED, INSTEAD("use max_tokens") },
     { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
-    { "grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "ebnf", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "guided_grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("leave it out") },
-    { "structural_tag", GENERATE, FIELD_REFUSED, INSTEAD("use tools or response_format") },
+    { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("use structured_outputs.disable_any_whitespace") },
+    { "grammar_lazy", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },
+    { "grammar_triggers", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },
+    { "preserved_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use skip_special_tokens") },
     { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
     { "allowed_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
     { "bad_words", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },

@@ -13,6 +13,8 @@
 #include "base/strbuf.h"
 #include "engine/calibration/file.h"
 #include "format/public.h"
+#include "server/tokenizer_info.h"
+#include "server/grammar_cache.h"
 #include "text/chat_builtin.h"
 
 // Returns a copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
@@ -52,7 +54,7 @@ static void open_builtin_chat(struct served *served, const struct server_options
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
     const struct chat_builtin *builtin = chat_builtin_find(served->tokenizer);
     if (builtin)
-        served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
+        served->chat = chat_open_source(checkpoint, bytes_of(builtin->source), &served->chat_error);
     if (served->chat)
         log_message(&options->log, LOG_WARNING, "chat",
                     "the model has no chat template; chats are written as %s, since "
@@ -178,7 +180,10 @@ static bool describe(struct served *served, const struct server_options *options
         .tokenizer = served->tokenizer,
         .chat = served->chat,
         .chat_error_text = served->chat_error.text,
+        .checkpoint = &served->checkpoint->checkpoint,
+        .trust_chat_template = options->trust_request_chat_template,
         .vocabulary = &served->vocabulary,
+        .grammars = grammar_cache_open(GRAMMAR_CACHE_BYTES),
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
         .name_count = named ? options->model_name_count : 1,
@@ -193,6 +198,10 @@ static bool describe(struct served *served, const struct server_options *options
     print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
+    if (options->enable_tokenizer_info_endpoint) {
+        tokenizer_info_write(api, &served->tokenizer_info);
+        api->tokenizer_info = strbuf_bytes(&served->tokenizer_info);
+    }
     if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
         return false;
     api->defaults.seed = options->seed;
@@ -214,12 +223,14 @@ void served_close(struct served *served)
 {
     nibble_scheduler_close(served->scheduler);
     nibble_engine_close(served->engine);
+    grammar_cache_close(served->api.grammars);
     grammar_vocabulary_close(served->vocabulary.made);
     chat_close(served->chat);
     tokenizer_close(served->tokenizer);
     nibble_checkpoint_close(served->checkpoint);
     free(served->api.end_ids);
     free(served->plan.data);
+    strbuf_free(&served->tokenizer_info);
     free(served->own_name);
     *served = (struct served){ 0 };
 }

@@ -21,6 +21,7 @@ struct tool_form;
 
 // The form that a template's source asks for. *supports_tools: the template puts `tools` into the prompt itself.
 const struct tool_form *tools_form(struct bytes template_source, bool *supports_tools);
+const struct tool_form *tools_form_default(void); // Hermes: that of templates which ask for none
 // The form of this name, which may be one of vLLM's parsers; `found` is preferred where a name has several. NULL with a
 // sentence.
 const struct tool_form *tools_form_named(const char *name, const struct tool_form *found, struct error *err);
@@ -44,7 +45,7 @@ json_t *tools_as_text(const struct tool_form *form, const json_t *messages, cons
 json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
 
 // Constraints on an answer that is masked.
-struct tools_choice {
+struct tools_choice {        // server/grammar_cache.c has each of these in its key
     const char *name;        // the tool that is called; NULL: any of them
     bool parallel;           // several calls, where the form has a way to write them
     const json_t *otherwise; // instead of calls, a JSON value of this schema; NULL: a call is required

@@ -41,17 +41,20 @@ static bool holds_all(struct bytes text, const char *const parts[FORM_SIGNS_MAX]
     return all;
 }
 
+const struct tool_form *tools_form_default(void)
+{
+    const struct tool_form *form = tool_forms;
+    while (strcmp(form->name, "hermes") != 0)
+        form++;
+    return form;
+}
+
 static const struct tool_form *find_by_signs(struct bytes text)
 {
-    const struct tool_form *hermes = NULL;
-    for (size_t i = 0; i < tool_form_count; i++) {
-        const struct tool_form *form = &tool_forms[i];
-        if (holds_all(text, form->signs[0]) || holds_all(text, form->signs[1]))
-            return form;
-        if (!strcmp(form->name, "hermes"))
-            hermes = form;
-    }
-    return hermes; // the form that most models know
+    for (size_t i = 0; i < tool_form_count; i++)
+        if (holds_all(text, tool_forms[i].signs[0]) || holds_all(text, tool_forms[i].signs[1]))
+            return &tool_forms[i];
+    return tools_form_default();
 }
 
 const struct tool_form *tools_form(struct bytes template_source, bool *supports_tools)
