@@ -170,11 +170,12 @@ struct job {
     struct request_params params;
     struct prompt *prompts;
     int prompt_count;
-    struct chat *own_chat;   // of the request's own template, until it is read; NULL: it has none
-    struct grammar *grammar; // NULL: any text
-    const json_t *tools;     // whose calls are looked for in the answer; NULL: none
-    json_t *kept_tools;      // the reference that keeps them
-    enum tool_form tool_form;
+    struct chat *own_chat;      // of the request's own template, until it is read; NULL: it has none
+    struct grammar *grammar;    // NULL: any text
+    const json_t *tools;        // whose calls are looked for in the answer; NULL: none
+    const json_t *prompt_tools; // those that the prompt has, while it is read
+    json_t *kept_tools;         // the reference that keeps them
+    const struct tool_form *tool_form;
     bool must_call, one_call;        // tool_choice asks for a call; at most one may come
     const char *must_name;           // of this tool; NULL: of any
     json_t *schema;                  // of an answer that is no call; NULL: none

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/llama_server.h"
 
-#include "base/memory.h"
+#include "format/json.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
 #include "server/kind.h"
@@ -26,9 +26,10 @@ static json_t *slot_of(const struct api *api, int id, bool busy)
                      "is_processing", busy, "params", sampling_of(api));
 }
 
-static const char *special_of(const struct api *api, const char *name)
+static struct bytes special_of(const struct api *api, const char *name)
 {
-    return api->chat ? chat_special(api->chat, name) : "";
+    const json_t *specials = api->chat ? chat_special_tokens(api->chat) : NULL;
+    return json_bytes(json_object_get(specials, name));
 }
 
 json_t *llama_props(const struct api *api)
@@ -41,9 +42,9 @@ json_t *llama_props(const struct api *api)
                      api->names[0], "model_path", api->root, "chat_template",
                      api_text(api->chat ? chat_source(api->chat) : bytes_of("")), "chat_template_caps",
                      "supports_tools", supports_tools, "supports_system_role", 1, "bos_token",
-                     api_text(bytes_of(special_of(api, "bos_token"))), "eos_token",
-                     api_text(bytes_of(special_of(api, "eos_token"))), "modalities", "vision", 0, "audio", 0,
-                     "build_info", "nibble-" NIBBLE_VERSION, "is_sleeping", 0, "endpoint_slots", api->show_slots);
+                     api_text(special_of(api, "bos_token")), "eos_token", api_text(special_of(api, "eos_token")),
+                     "modalities", "vision", 0, "audio", 0, "build_info", "nibble-" NIBBLE_VERSION, "is_sleeping", 0,
+                     "endpoint_slots", api->show_slots);
 }
 
 // A slot is a request that runs; which of them a request has has no meaning here.

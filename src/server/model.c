@@ -77,6 +77,8 @@ static bool open_text(struct served *served, const struct server_options *option
         return *err = served->chat_error, false;
     if (!served->chat && !chat_has_template(checkpoint))
         open_builtin_chat(served, options);
+    if (served->chat && options->tool_call_parser && !chat_set_tool_form(served->chat, options->tool_call_parser, err))
+        return fail_within(err, "--tool-call-parser");
     if (!served->chat)
         log_message(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
     return true;

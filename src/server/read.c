@@ -204,7 +204,7 @@ static void keep(struct job *job)
     for (int i = 0; i < job->prompt_count; i++)
         job->prompts[i].text = params->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
     job->must_name = NULL;
-    if (job->tools)
+    if (job->tools && !job->kept_tools)
         job->kept_tools = json_incref((json_t *)job->tools);
 }
 

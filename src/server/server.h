@@ -20,6 +20,7 @@ struct server_options {
     bool share_prefix_cache;      // between keys, too
     const char *chat_template;    // a file; NULL: the model's own
     bool slots;                   // GET /slots answers
+    const char *tool_call_parser; // a form of tool calls; NULL: the one that the template asks for
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;

@@ -22,10 +22,11 @@ json_t *chat_special_tokens(const struct chat *chat); // bos_token, eos_token ..
 void chat_close(struct chat *chat);
 
 // How the model writes calls. *supports_tools: its template puts them into the prompt.
-enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
+const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools);
 
-// A special token's text (bos_token, eos_token), "" where there is none. Borrowed.
-const char *chat_special(const struct chat *chat, const char *name);
+// Sets another form of calls than the template's, by its name (text/tools.h), before the chat is used. False with a
+// sentence.
+bool chat_set_tool_form(struct chat *chat, const char *name, struct error *err);
 
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);
