@@ -25,11 +25,6 @@ bool openai_stream(struct job *job, struct strbuf *out);
 bool openai_whole(struct job *job, struct strbuf *out);
 void openai_stream_error(const struct api_error *err, struct strbuf *out);
 
-// ---- llama-server's /infill ----------------------------------------------------------------------------------------
-
-bool infill_stream(struct job *job, struct strbuf *out);
-bool infill_whole(struct job *job, struct strbuf *out);
-
 // ---- parts that all answers have ----------------------------------------------------------------------------------
 
 void answer_open(const struct job *job, bool chunk, struct strbuf *out); // {"id": ... "choices":[

@@ -86,7 +86,7 @@ bool llama_translate_completion(struct job *job)
         return api_fail(&job->error, 400, "prompt",
                         "\"prompt\" is one text or one list of token ids; send several to "
                         "/v1/completions");
-    static const char *const single[] = { "n", "n_cmpl", "logprobs", "return_token_ids", "echo" };
+    static const char *const single[] = { "n", "n_cmpl", "logprobs", "prompt_logprobs", "return_token_ids", "echo" };
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         const json_t *value = json_object_get(job->json, single[i]);
         if (value && !field_is_empty(value) && !(i < 2 && json_integer_value(value) == 1))
@@ -96,20 +96,25 @@ bool llama_translate_completion(struct job *job)
     return true;
 }
 
+static void write_figures(const struct choice *choice, bool stop, struct strbuf *out)
+{
+    strbuf_add_format(out, ",\"id_slot\":0,\"stop\":%s,\"tokens_predicted\":%d,\"tokens_evaluated\":%zu",
+                      stop ? "true" : "false", choice->generated, choice->prompt->count);
+}
+
 static void write_end(const struct choice *choice, struct strbuf *out)
 {
     const struct output *answer = &choice->answer;
     bool word = answer->reason == NIBBLE_FINISH_STOP && answer->stop_string >= 0;
-    strbuf_add_format(out, ",\"stop\":true,\"stop_type\":\"%s\",\"stopping_word\":",
+    write_figures(choice, true, out);
+    strbuf_add_format(out, ",\"stop_type\":\"%s\",\"stopping_word\":",
                       answer->reason == NIBBLE_FINISH_LENGTH ? "limit"
                           : word                             ? "word"
                                                              : "eos");
     json_write_text(out, word ? choice->job->params.stops[answer->stop_string] : (struct bytes){ 0 });
     strbuf_add_text(out, ",\"model\":");
     json_write_text(out, bytes_of(choice->job->api->names[0]));
-    strbuf_add_format(out,
-                      ",\"tokens_predicted\":%d,\"tokens_evaluated\":%zu,\"tokens_cached\":%d,\"truncated\":false}",
-                      choice->generated, choice->prompt->count, answer->usage.cached_tokens);
+    strbuf_add_format(out, ",\"tokens_cached\":%d,\"truncated\":false}", answer->usage.cached_tokens);
 }
 
 bool llama_whole(struct job *job, struct strbuf *out)
@@ -146,7 +151,8 @@ bool llama_stream(struct job *job, struct strbuf *out)
         struct bytes rest = bytes_from(strbuf_bytes(&part->text), part->sent);
         struct bytes text = { rest.data, json_text_cut(rest, ANSWER_SLICE_BYTES) };
         open_event(text, out);
-        strbuf_add_text(out, ",\"stop\":false}\n\n");
+        write_figures(choice, false, out);
+        strbuf_add_text(out, "}\n\n");
         part->sent += text.len;
     }
     if (part)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/llama_server.h: the endpoints of llama.cpp's llama-server that its page and tools ask for: /props, /slots,
-// /apply-template and /completion.
+// /apply-template, /completion and the answers of /infill.
 #ifndef SERVER_LLAMA_SERVER_H
 #define SERVER_LLAMA_SERVER_H
 
@@ -12,7 +12,7 @@ json_t *llama_slots(const struct api *api, int running); // GET /slots (new refe
 bool llama_apply_template(struct job *job);       // kind.h: read
 bool llama_translate_completion(struct job *job); // kind.h: translate
 
-// kind.h: the writer's part, of /completion
+// kind.h: the writer's part, of /completion and /infill
 bool llama_stream(struct job *job, struct strbuf *out);
 bool llama_whole(struct job *job, struct strbuf *out);
 void llama_stream_error(const struct api_error *err, struct strbuf *out);
