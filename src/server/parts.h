@@ -6,7 +6,7 @@
 
 #include "server/job.h"
 
-void parts_take(struct choice *choice);                     // a chat's delivered text
+void parts_take(struct choice *choice); // a chat's delivered text
 void parts_add_content(struct choice *choice, struct bytes text);
 
 // All text of one kind, joined; borrowed until the next text comes. For whole answers: only the first part of that kind

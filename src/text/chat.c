@@ -16,6 +16,7 @@ struct chat {
     json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
     bool supports_tools;
+    const struct reasoning_form *reasoning;
     bool takes_lists, needs_lists; // contents may, or must, be lists of parts
     bool takes_system;
 };
@@ -109,6 +110,9 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     if (!plain.data)
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
     chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->supports_tools);
+    chat->reasoning = reasoning_find(plain);
+    if (!chat->reasoning && sources->with_tools.data)
+        chat->reasoning = reasoning_find(sources->with_tools);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
@@ -258,6 +262,8 @@ enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
     *supports_tools = chat->supports_tools;
     return chat->tool_form;
 }
+
+const struct reasoning_form *chat_reasoning(const struct chat *chat) { return chat->reasoning; }
 
 bool chat_reads(const struct chat *chat, const char *variable)
 {

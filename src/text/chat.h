@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "format/checkpoint.h"
+#include "text/reasoning.h"
 #include "text/tools.h"
 
 struct chat; // immutable once open
@@ -21,6 +22,9 @@ void chat_close(struct chat *chat);
 
 // How the model writes calls. *supports_tools: its template puts them into the prompt.
 enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
+
+// How the model writes its thoughts; NULL: its template knows none.
+const struct reasoning_form *chat_reasoning(const struct chat *chat);
 
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);
