@@ -84,9 +84,19 @@ const struct field field_table[] = {
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
     { "chat_template_kwargs", TEMPLATE, FIELD_READ },
     { "documents", TEMPLATE, FIELD_VARIABLE },
-    { "enable_thinking", TEMPLATE, FIELD_SWITCH },
-    { "thinking", TEMPLATE, FIELD_SWITCH },
-    { "reasoning_effort", TEMPLATE, FIELD_VARIABLE, ONLY_WORD("none", NULL) },
+
+    // ---- thoughts
+    { "enable_thinking", TEMPLATE, FIELD_READ },
+    { "thinking", TEMPLATE, FIELD_READ },
+    { "reasoning_effort", TEMPLATE, FIELD_READ },
+    { "reasoning", TEMPLATE, FIELD_READ },        // OpenRouter's object
+    { "reasoning_format", TEMPLATE, FIELD_READ }, // llama-server's
+    { "separate_reasoning", ON_CHAT, FIELD_READ },
+    { "include_reasoning", ON_CHAT, FIELD_BOOL, AT(include_reasoning) },
+    { "stream_reasoning", ON_CHAT, FIELD_BOOL, AT(stream_reasoning) },
+    { "thinking_budget_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX }, // llama-server's name
+    { "thinking_token_budget", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },  // vLLM's name
+    { "max_reasoning_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },
 
     // ---- without influence: who asks, what for, from where, and hints about speed
     { "user", ANYWHERE, FIELD_HARMLESS },
@@ -143,23 +153,16 @@ const struct field field_table[] = {
     { "n_indent", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("put the indentation into the prompt") },
     { "n_probs", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use logprobs") },
     { "t_max_predict_ms", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use max_tokens, or close the connection") },
-    { "thinking_budget_tokens", ON_CHAT, FIELD_ONLY, 0, -1, -1, INSTEAD("use max_tokens") },
     { "parse_special", ON_TOKENIZE, FIELD_ONLY, 0, 1, 1, INSTEAD("special tokens are always recognised") },
-    { "include_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning is part of the content") },
-    { "stream_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning streams with the content") },
     { "parse_tool_calls", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("send no tools, and calls stay text") },
     { "modalities", ON_CHAT, FIELD_ONLY, ONLY_WORD("text", for_images) },
     { "verbosity", ON_CHAT, FIELD_ONLY, ONLY_WORD("medium", "say in a system message how long answers are to be") },
-    { "reasoning_format", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "reasoning is part of the content") },
     { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
 
     // ---- not built
     { "continue_final_message", TEMPLATE, FIELD_REFUSED, INSTEAD("use /v1/completions with the rendered text") },
     { "chat_template", TEMPLATE, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
-    { "reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("use reasoning_effort, where the chat template reads it") },
-    { "separate_reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("reasoning is part of the content") },
-    { "thinking_token_budget", GENERATE, FIELD_REFUSED, INSTEAD("use max_tokens") },
     { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
     { "grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
     { "ebnf", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },

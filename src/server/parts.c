@@ -64,14 +64,29 @@ static void open_tools(struct choice *choice)
         tool_reader_end_with_call(choice->tools);
 }
 
-void parts_take(struct choice *choice)
+static void take_content(struct choice *choice, struct bytes text)
 {
-    struct bytes text = strbuf_bytes(&choice->delivered.text);
-    open_tools(choice);
     if (!choice->tools)
         parts_add_content(choice, text);
     else
         tool_reader_add(choice->tools, text);
+}
+
+void parts_take(struct choice *choice)
+{
+    const struct output *delivered = &choice->delivered;
+    struct bytes rest = strbuf_bytes(&delivered->text);
+    open_tools(choice);
+    for (int i = 0; i < delivered->run_count; i++) {
+        struct output_run run = delivered->runs[i];
+        struct bytes text = { rest.data, run.len };
+        if (run.reasoning)
+            add_text(choice, PART_REASONING, text);
+        else
+            take_content(choice, text);
+        rest = bytes_from(rest, run.len);
+    }
+    take_content(choice, rest);
     if (choice->tools && choice->delivered.finished)
         tool_reader_finish(choice->tools);
 }

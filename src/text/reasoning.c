@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/reasoning.c: the streaming splitter, byte by byte. Markers are searched by Knuth-Morris-Pratt, so that no byte is
-// read twice; what may still be part of one is held.
+// text/reasoning.c: the streaming splitter, byte by byte. Markers are searched by Knuth-Morris-Pratt, so that no byte
+// is read twice; a possible part of one is held.
 #include "text/reasoning.h"
 
 #include <stdlib.h>
@@ -50,9 +50,9 @@ struct reasoning_splitter {
 
 static void flush(struct reasoning_splitter *splitter)
 {
-    void (*const events[])(void *, struct bytes) = {
-        [REASONING] = splitter->sink.reasoning, [CONTENT] = splitter->sink.content, [MARKER] = splitter->sink.marker
-    };
+    void (*const events[])(void *, struct bytes) = { [REASONING] = splitter->sink.reasoning,
+                                                     [CONTENT] = splitter->sink.content,
+                                                     [MARKER] = splitter->sink.marker };
     if (splitter->out.len && events[splitter->out_kind])
         events[splitter->out_kind](splitter->sink.context, strbuf_bytes(&splitter->out));
     splitter->out.len = 0;
@@ -202,7 +202,7 @@ static int begins(struct bytes text, const char *marker)
     return text.len < len ? 1 : 2;
 }
 
-// What the text begins: the answer (0), perhaps a marker (1), or a marker that is complete: *tag is -1 for the open one.
+// Returns 0 for text that begins the answer, 1 for a part of a marker, 2 for a whole one: *tag is -1 for the open one.
 static int look(const struct reasoning_splitter *splitter, struct bytes text, int *tag)
 {
     const struct reasoning_form *form = splitter->form;
@@ -216,7 +216,7 @@ static int look(const struct reasoning_splitter *splitter, struct bytes text, in
     return result;
 }
 
-// What is held is the answer's.
+// The held text is the answer's.
 static void begin_answer(struct reasoning_splitter *splitter)
 {
     struct strbuf again = splitter->held;
@@ -265,7 +265,7 @@ static void add_opened(struct reasoning_splitter *splitter, char byte)
         add(splitter, byte);
 }
 
-// ---- messages with headers (harmony) ------------------------------------------------------------------------------------------------------
+// ---- messages with headers (harmony) -------------------------------------------------------------------------------
 
 #define HEADER_END "<|message|>"
 
@@ -368,10 +368,18 @@ void reasoning_finish(struct reasoning_splitter *splitter)
     flush(splitter);
 }
 
-bool reasoning_is_thinking(const struct reasoning_splitter *splitter)
+static void append(void *context, struct bytes text) { strbuf_add(context, text.data, text.len); }
+
+void reasoning_content(const struct reasoning_form *form, struct bytes prompt, struct bytes text, struct strbuf *out)
 {
-    return kind_of(splitter->step) == REASONING;
+    struct reasoning_splitter *splitter = reasoning_open(form, prompt,
+                                                         &(struct reasoning_sink){ out, .content = append });
+    reasoning_add(splitter, text);
+    reasoning_finish(splitter);
+    reasoning_close(splitter);
 }
+
+bool reasoning_is_thinking(const struct reasoning_splitter *splitter) { return kind_of(splitter->step) == REASONING; }
 
 bool reasoning_comes_first(const struct reasoning_splitter *splitter)
 {

@@ -20,10 +20,12 @@ struct reasoning_form {
     const char *answer_open[REASONING_TAGS_MAX];  // tags around the answer behind the thought, which are no part of it;
     const char *answer_close[REASONING_TAGS_MAX]; // the first open tag is written where a grammar follows
     const char *finish;                           // closes a thought whose token budget is used up
-    bool reopens; // its open marker is a token that no other text can spell: a further thought may come anywhere
-    const char *channel;   // messages with headers (gpt-oss): what a thought's header holds
-    bool calls_in_headers; // and that of a call is the call's: the reader of tool calls gets the text as it is
-    const char *vllm;                      // the names of vLLM's reasoning parsers for it, separated by spaces
+    bool reopens;        // its open marker is a token that no other text can spell: a further thought may come anywhere
+    const char *channel; // messages with headers (gpt-oss): what a thought's header holds
+    bool calls_in_headers;  // and that of a call is the call's: the reader of tool calls gets the text as it is
+    const char *efforts;    // its template's words, from low to high, separated by spaces; NULL: any
+    const char *effort_off; // and the one for no thought; NULL: there is none
+    const char *vllm;       // the names of vLLM's reasoning parsers for it, separated by spaces
     const char *signs[REASONING_TAGS_MAX]; // texts of a template that has this form, all of them
 };
 
@@ -31,6 +33,12 @@ struct reasoning_form {
 const struct reasoning_form *reasoning_find(struct bytes template_source);
 // By a name of ours or of vLLM's; NULL, with a sentence that suggests another.
 const struct reasoning_form *reasoning_named(const char *name, struct error *err);
+
+// Writes the word of the form's template that is nearest to an effort as OpenAI names it, the lower of two. False: that
+// is no such name, or the template has no words of its own.
+enum { REASONING_EFFORT_BYTES_MAX = 16 };
+bool reasoning_nearest_effort(const struct reasoning_form *form, const char *effort,
+                              char word[REASONING_EFFORT_BYTES_MAX]);
 
 // Does the answer to this rendered prompt begin inside a thought? True where the prompt ends with the open marker; a
 // marker in a message has the end of its turn behind it.
@@ -60,6 +68,9 @@ void reasoning_close(struct reasoning_splitter *splitter);
 void reasoning_ends_with_call(struct reasoning_splitter *splitter);
 void reasoning_add(struct reasoning_splitter *splitter, struct bytes text);
 void reasoning_finish(struct reasoning_splitter *splitter); // a thought that is never closed is reasoning to its end
+
+// The content of a whole text, appended to *out.
+void reasoning_content(const struct reasoning_form *form, struct bytes prompt, struct bytes text, struct strbuf *out);
 
 bool reasoning_is_thinking(const struct reasoning_splitter *splitter); // the next text belongs to a thought,
 bool reasoning_comes_first(const struct reasoning_splitter *splitter); // or to what precedes an answer or a call

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reasoning forms of model families: the table, and detection in a chat template.
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -12,36 +13,38 @@
 
 // The first row whose signs are all in the template is its form: special spellings come before plain think tags.
 static const struct reasoning_form forms[] = {
-    { "harmony", "<|channel|>analysis<|message|>", "<|end|>", .channel = "<|channel|>analysis", .calls_in_headers = true,
+    { "harmony", "<|channel|>analysis<|message|>", "<|end|>", .channel = "<|channel|>analysis",
+      .calls_in_headers = true, .efforts = "low medium high",
       .finish = "<|end|><|start|>assistant<|channel|>final<|message|>", .vllm = "openai_gptoss gpt_oss",
       .signs = { "<|channel|>", "<|message|>" } },
     { "muse_glimmer", " to=self<|message|>", "<|eom|>", .channel = " to=self",
       .finish = "<|eom|><|start|>assistant to=user<|message|>", .vllm = "muse_glimmer", .signs = { "to=self" } },
-    { "minimax_m3", "<mm:think>", "</mm:think>", .finish = "</mm:think>", .vllm = "minimax_m3", .signs = { "mm:think" } },
+    { "minimax_m3", "<mm:think>", "</mm:think>", .finish = "</mm:think>", .vllm = "minimax_m3",
+      .signs = { "mm:think" } },
     { "seed_oss", "<seed:think>", "</seed:think>", .finish = "</seed:think>", .vllm = "seed_oss",
       .signs = { "<seed:think>" } },
     { "mistral", "[THINK]", "[/THINK]", .finish = "[/THINK]", .reopens = true, .vllm = "mistral",
       .signs = { "[THINK]" } },
     { "cohere_command4", "<|START_THINKING|>", "<|END_THINKING|>", .answer_open = { "<|START_TEXT|>" },
-      .answer_close = { "<|END_TEXT|>" }, .finish = "<|END_THINKING|>", .reopens = true, .vllm = "cohere_command4",
-      .signs = { "START_THINKING", "START_TEXT" } },
+      .answer_close = { "<|END_TEXT|>" }, .effort_off = "none", .finish = "<|END_THINKING|>", .reopens = true,
+      .vllm = "cohere_command4", .signs = { "START_THINKING", "START_TEXT" } },
     { "cohere_command3", "<|START_THINKING|>", "<|END_THINKING|>", .answer_open = { "<|START_RESPONSE|>" },
-      .answer_close = { "<|END_RESPONSE|>" }, .finish = "<|END_THINKING|>", .reopens = true,
-      .vllm = "cohere_command3", .signs = { "START_THINKING" } },
+      .answer_close = { "<|END_RESPONSE|>" }, .finish = "<|END_THINKING|>", .reopens = true, .vllm = "cohere_command3",
+      .signs = { "START_THINKING" } },
     { "gemma4", "<|channel>thought", "<channel|>", .finish = "\n<channel|>", .reopens = true, .vllm = "gemma4",
       .signs = { "<|channel>", "<channel|>" } },
     { "apertus", "<|inner_prefix|>", "<|inner_suffix|>", .finish = "<|inner_suffix|>", .reopens = true,
       .vllm = "apertus", .signs = { "inner_prefix" } },
     { "solar", "<|think|>", "<|end|>", .answer_open = { "<|begin|>assistant<|content|>", "<|content|>" },
-      .answer_close = { "<|end|>" }, .finish = "<|end|>", .vllm = "solar_open",
-      .signs = { "<|think|>", "<|content|>" } },
+      .answer_close = { "<|end|>" }, .efforts = "minimal low medium high", .effort_off = "minimal", .finish = "<|end|>",
+      .vllm = "solar_open", .signs = { "<|think|>", "<|content|>" } },
     { "kimi_k3", "<|open|>think<|sep|>", "<|close|>think<|sep|>", .answer_open = { "<|open|>response<|sep|>" },
-      .answer_close = { "<|close|>response<|sep|>", "<|close|>message<|sep|>" }, .finish = "<|close|>think<|sep|>",
-      .vllm = "kimi_k3", .signs = { "<|open|>", "<|close|>" } },
+      .answer_close = { "<|close|>response<|sep|>", "<|close|>message<|sep|>" }, .efforts = "low high max",
+      .finish = "<|close|>think<|sep|>", .vllm = "kimi_k3", .signs = { "<|open|>", "<|close|>" } },
     { "apriel", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", .finish = "\n[BEGIN FINAL RESPONSE]\n",
       .signs = { "[BEGIN FINAL RESPONSE]" } },
-    { "hy_v3", "<think:opensource>", "</think:opensource>", .finish = "</think:opensource>", .vllm = "hy_v3",
-      .signs = { "<think{}>" } },
+    { "hy_v3", "<think:opensource>", "</think:opensource>", .efforts = "low high", .effort_off = "no_think",
+      .finish = "</think:opensource>", .vllm = "hy_v3", .signs = { "<think{}>" } },
     { "minimax_m2", THINK, .finish = THINK_FINISH, .vllm = "minimax_m2 minimax_m2_append_think",
       .signs = { "</think>", "<minimax:tool_call>" } },
     { "granite", THINK, .answer_open = { "<response>" }, .answer_close = { "</response>" }, .finish = "</think>",
@@ -122,6 +125,34 @@ const struct reasoning_form *reasoning_named(const char *name, struct error *err
              strbuf_text(&all));
     strbuf_free(&all);
     return NULL;
+}
+
+// ---- efforts ------------------------------------------------------------------------------------------------------
+
+static int effort_rank(const char *word, size_t len)
+{
+    static const char *const efforts[] = { "none", "minimal", "low", "medium", "high", "xhigh", "max" };
+    for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
+        if (strlen(efforts[i]) == len && !memcmp(efforts[i], word, len))
+            return (int)i;
+    return -1;
+}
+
+bool reasoning_nearest_effort(const struct reasoning_form *form, const char *effort,
+                              char word[REASONING_EFFORT_BYTES_MAX])
+{
+    int wanted = effort_rank(effort, strlen(effort)), best = -1;
+    if (wanted < 0)
+        return false;
+    for (const char *at = form->efforts; at && *at; at += strcspn(at, " "), at += *at == ' ') {
+        size_t len = strcspn(at, " ");
+        int distance = abs(effort_rank(at, len) - wanted);
+        if (best >= 0 && distance >= best)
+            continue;
+        best = distance;
+        snprintf(word, REASONING_EFFORT_BYTES_MAX, "%.*s", (int)len, at);
+    }
+    return best >= 0;
 }
 
 // ---- markers ------------------------------------------------------------------------------------------------------

@@ -198,10 +198,18 @@ static void test_readings(void **state)
 // Texts made of what means something to some form.
 static void test_random(void **state)
 {
-    static const char *const words[] = { "<think>", "</think>", "<think", "</", "\n", "\n\n", " ", "a", "<tool_call>",
-                                         "<|end|>", "<|channel|>", "analysis", "final", "<|message|>", "<|start|>",
-                                         "[THINK]", "[/THINK]", "<|channel>thought", "<channel|>", "<response>",
-                                         "</response>", "<|close|>think", "<|sep|>", "<|open|>think<|sep|>" };
+    static const char *const words[] = { "<think>",     "</think>",
+                                         "<think",      "</",
+                                         "\n",          "\n\n",
+                                         " ",           "a",
+                                         "<tool_call>", "<|end|>",
+                                         "<|channel|>", "analysis",
+                                         "final",       "<|message|>",
+                                         "<|start|>",   "[THINK]",
+                                         "[/THINK]",    "<|channel>thought",
+                                         "<channel|>",  "<response>",
+                                         "</response>", "<|close|>think",
+                                         "<|sep|>",     "<|open|>think<|sep|>" };
     static const char *const names[] = { "qwen3", "granite", "harmony", "gemma4", "mistral", "kimi_k3" };
     uint64_t seed = 7;
     (void)state;
@@ -334,9 +342,9 @@ static void test_states(void **state)
 
 static void test_tokens(void **state)
 {
-    struct tokenizer *tokenizer = open_byte_level(
-        "", "",
-        "'added_tokens':[{'id':256,'content':'[THINK]','special':true},{'id':257,'content':'[/THINK]','special':true}],");
+    struct tokenizer *tokenizer = open_byte_level("", "",
+                                                  "'added_tokens':[{'id':256,'content':'[THINK]','special':true},{'id':"
+                                                  "257,'content':'[/THINK]','special':true}],");
     struct tokens tokens = { 0 };
     (void)state;
     reasoning_tokens(must_name("mistral"), tokenizer, &tokens);
@@ -353,8 +361,8 @@ static void test_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_readings), cmocka_unit_test(test_random),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_find),     cmocka_unit_test(test_names),   cmocka_unit_test(test_is_open),
+        cmocka_unit_test(test_readings), cmocka_unit_test(test_random), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_find),     cmocka_unit_test(test_names),  cmocka_unit_test(test_is_open),
         cmocka_unit_test(test_states),   cmocka_unit_test(test_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
