@@ -8,8 +8,8 @@ enum thinking { THINK_AS_USUAL, THINK, THINK_NOT };
 
 struct asked {
     enum thinking think;
-    const char *effort;      // NULL: none was named
-    const char *field;       // that asks for thinking or none
+    const char *effort; // NULL: none was named
+    const char *field;  // that asks for thinking or none
     const char *effort_field;
 };
 
@@ -153,8 +153,7 @@ static bool apply_switch(struct job *job, const struct asked *asked, json_t *var
         return true;
     bool thinks = chat_reasoning(job->api->chat) || job->api->reasoning;
     if (think)
-        return thinks
-            || refuse(job, asked->field, "its chat template does not read it, and has no form of reasoning");
+        return thinks || refuse(job, asked->field, "its chat template does not read it, and has no form of reasoning");
     return !thinks
         || refuse(job, asked->field,
                   "its chat template has no way to ask for an answer without a thought; \"max_reasoning_tokens\": 0 "

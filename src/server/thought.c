@@ -134,20 +134,28 @@ bool thought_chooses(const struct choice *choice)
 
 // ---- taking in ----------------------------------------------------------------------------------------------------
 
-// Counts a token; `was`: it was drawn inside a thought.
-static void count(struct choice *choice, bool was)
+static void count_uncertain(struct choice *choice)
 {
     struct thought *thought = &choice->thought;
-    if (!was)
-        return;
-    thought->uncertain++;
+    choice->step_output.reasoning_tokens += thought->uncertain;
+    thought->count += thought->uncertain;
+    thought->uncertain = 0;
+}
+
+// Counts a token that was drawn inside a thought. Tokens whose text is held may be those of the close marker.
+static void count(struct choice *choice, size_t text_bytes)
+{
+    struct thought *thought = &choice->thought;
+    size_t held = reasoning_held(thought->splitter);
     if (!reasoning_is_thinking(thought->splitter)) {
-        thought->uncertain = 0; // they were the marker's
-    } else if (reasoning_is_settled(thought->splitter)) {
-        choice->step_output.reasoning_tokens += thought->uncertain;
-        thought->count += thought->uncertain;
-        thought->uncertain = 0;
+        thought->uncertain = 0; // they were
+        return;
     }
+    if (held <= text_bytes)
+        count_uncertain(choice);
+    thought->uncertain++;
+    if (!held)
+        count_uncertain(choice);
 }
 
 // A token has ended the thought. Its text behind the end is the answer's first. Forms with tags around the answer get
@@ -205,7 +213,8 @@ bool thought_take(struct choice *choice, const struct nibble_token *token, struc
         if (choice->matcher && !token->stop)
             goes_on = feed_matcher(choice, token->id);
     }
-    count(choice, was);
+    if (was)
+        count(choice, text.len);
     return goes_on;
 }
 
@@ -215,8 +224,7 @@ void thought_finish(struct choice *choice, struct bytes rest)
     if (rest.len)
         reasoning_add(thought->splitter, rest);
     if (reasoning_finishing(thought->splitter)) // never closed: all of it was thought
-        choice->step_output.reasoning_tokens += thought->uncertain;
-    thought->uncertain = 0;
+        count_uncertain(choice);
     reasoning_finish(thought->splitter);
 }
 

@@ -388,7 +388,7 @@ bool reasoning_comes_first(const struct reasoning_splitter *splitter)
 
 bool reasoning_may_open(const struct reasoning_splitter *splitter) { return splitter->step == BEFORE; }
 
-bool reasoning_is_settled(const struct reasoning_splitter *splitter) { return !splitter->held.len; }
+size_t reasoning_held(const struct reasoning_splitter *splitter) { return splitter->held.len; }
 
 const char *reasoning_finishing(const struct reasoning_splitter *splitter)
 {

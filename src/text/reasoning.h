@@ -75,7 +75,7 @@ void reasoning_content(const struct reasoning_form *form, struct bytes prompt, s
 bool reasoning_is_thinking(const struct reasoning_splitter *splitter); // the next text belongs to a thought,
 bool reasoning_comes_first(const struct reasoning_splitter *splitter); // or to what precedes an answer or a call
 bool reasoning_may_open(const struct reasoning_splitter *splitter);    // nothing has come but blanks
-bool reasoning_is_settled(const struct reasoning_splitter *splitter);  // nothing is held that may be a marker's part
+size_t reasoning_held(const struct reasoning_splitter *splitter);      // bytes at the end that may be a marker's
 // Would the thought that is open end within this text? *behind: where the answer begins in it.
 bool reasoning_would_end(const struct reasoning_splitter *splitter, struct bytes text, size_t *behind);
 // The text that closes the thought now: the rest of its close marker, or all of it. NULL: nothing is to be closed.

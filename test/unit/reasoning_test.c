@@ -329,10 +329,10 @@ static void test_states(void **state)
     assert_true(reasoning_may_open(splitter) && !reasoning_is_thinking(splitter));
     assert_false(reasoning_would_end(splitter, bytes_of("</think>"), &behind));
     reasoning_add(splitter, bytes_of("<think>"));
-    assert_true(!reasoning_may_open(splitter) && reasoning_is_thinking(splitter) && reasoning_is_settled(splitter));
+    assert_true(!reasoning_may_open(splitter) && reasoning_is_thinking(splitter) && !reasoning_held(splitter));
     assert_true(reasoning_would_end(splitter, bytes_of("</think>"), &behind) && behind == 8);
     reasoning_add(splitter, bytes_of("T</thi"));
-    assert_false(reasoning_is_settled(splitter));
+    assert_int_equal(reasoning_held(splitter), 5);
     assert_false(reasoning_would_end(splitter, bytes_of("n>"), &behind));
     assert_true(reasoning_would_end(splitter, bytes_of("nk>\n\n{\"a"), &behind) && behind == 5);
     reasoning_add(splitter, bytes_of("nk>"));
