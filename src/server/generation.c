@@ -273,24 +273,29 @@ static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
     sampling->temperature = greedy ? 1 : sampling->temperature;
 }
 
+void generation_listen(struct choice *choice, struct nibble_listener *listener)
+{
+    open_choice(choice);
+    bool masked = choice->matcher, closes = masked && choice->job->params.close_at_max_tokens;
+    *listener = (struct nibble_listener){
+        .context = choice,
+        .restrict_tokens = masked ? restrict_tokens : NULL,
+        .choose_token = thought_chooses(choice) || closes ? choose_token : NULL,
+        .prompt_token = on_prompt_token,
+        .token = on_token,
+        .finished = on_finished,
+    };
+}
+
 bool generation_start(struct choice *choice, uint64_t after, struct error *err)
 {
     const struct request_params *params = &choice->job->params;
-    open_choice(choice);
-    bool masked = choice->matcher;
     struct nibble_request request = params->request;
     request.prompt = choice->prompt->ids;
     request.prompt_count = choice->prompt->count;
     request.sampling.choice = choice->number;
     request.after = after;
-    request.listener = (struct nibble_listener){
-        .context = choice,
-        .restrict_tokens = masked ? restrict_tokens : NULL,
-        .choose_token = thought_chooses(choice) || (masked && params->close_at_max_tokens) ? choose_token : NULL,
-        .prompt_token = on_prompt_token,
-        .token = on_token,
-        .finished = on_finished,
-    };
+    generation_listen(choice, &request.listener);
     if (choice->attempt)
         draw_otherwise(&request.sampling, choice->attempt);
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, err);

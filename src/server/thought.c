@@ -142,8 +142,8 @@ static void count_uncertain(struct choice *choice)
     thought->uncertain = 0;
 }
 
-// Counts a token that was drawn inside a thought. Tokens whose text is held may be those of the close marker.
-static void count(struct choice *choice, size_t text_bytes)
+// Counts a token inside a thought, unless it was forced. Tokens whose text is held may be those of the close marker.
+static void count(struct choice *choice, bool forced, size_t text_bytes)
 {
     struct thought *thought = &choice->thought;
     size_t held = reasoning_held(thought->splitter);
@@ -153,7 +153,7 @@ static void count(struct choice *choice, size_t text_bytes)
     }
     if (held <= text_bytes)
         count_uncertain(choice);
-    thought->uncertain++;
+    thought->uncertain += !forced;
     if (!held)
         count_uncertain(choice);
 }
@@ -204,17 +204,17 @@ static bool take_gated(struct choice *choice, int32_t id, struct bytes text)
 bool thought_take(struct choice *choice, const struct nibble_token *token, struct bytes text)
 {
     struct thought *thought = &choice->thought;
-    bool was = thought->splitter && reasoning_is_thinking(thought->splitter) && !token->stop, goes_on = true;
+    bool was = reasoning_is_thinking(thought->splitter) && !token->stop, forced = is_forcing(thought), goes_on = true;
     if (is_gated(choice) && !token->stop) {
         goes_on = take_gated(choice, token->id, text);
     } else {
-        thought->forced_at += is_forcing(thought);
+        thought->forced_at += forced;
         reasoning_add(thought->splitter, text);
         if (choice->matcher && !token->stop)
             goes_on = feed_matcher(choice, token->id);
     }
     if (was)
-        count(choice, text.len);
+        count(choice, forced, text.len);
     return goes_on;
 }
 
