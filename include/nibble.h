@@ -212,13 +212,21 @@ int nibble_engine_max_model_len(const struct nibble_engine *engine);
 const char *nibble_engine_device(const struct nibble_engine *engine); // its maker's name for it; borrowed
 int nibble_engine_threads(const struct nibble_engine *engine);        // that compute; 0: a GPU does
 
-// The machine's peak rates with the engine's threads (the roofline), measured in about a second.
+enum {
+    NIBBLE_CEILING_SIZES = 6,          // working sets that are measured: of 256 KiB, 1 MiB ... 256 MiB
+    NIBBLE_CEILING_BYTES = 256 * 1024, // the smallest; each is four times the one before
+};
+
+// The machine's peak rates with the engine's threads (the roofline), measured in a second or two.
 struct nibble_ceiling {
-    double bytes_per_s;    // read from memory, far beyond the caches
-    double flops_per_s;    // float32 multiply-adds, two each
-    double int8_ops_per_s; // the same of 8-bit integers
+    double bytes_per_s;                            // read from memory, far beyond the caches
+    double flops_per_s;                            // float32 multiply-adds, two each
+    double int8_ops_per_s;                         // the same of 8-bit integers
+    double read_bytes_per_s[NIBBLE_CEILING_SIZES]; // the smaller a working set, the nearer the cache that holds it
 };
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error);
+// The bandwidth at which a working set of so many bytes is read again and again.
+double nibble_ceiling_read(const struct nibble_ceiling *ceiling, double bytes);
 
 // The built-in text that models are measured on by default; terminated.
 const char *nibble_calibration_text(size_t *len);

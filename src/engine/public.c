@@ -291,12 +291,9 @@ int nibble_engine_threads(const struct nibble_engine *engine)
 
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct error *err)
 {
-    struct ceiling ceiling = { 0 };
     struct gpu *gpu = engine->engine.gpu;
-    bool ok = gpu ? ceiling_measure_cuda(&ceiling, gpu_cuda(gpu), err)
-                  : ceiling_measure(&ceiling, engine->engine.pool, &engine->engine.plan.device, err);
-    *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
-    return ok;
+    return gpu ? ceiling_measure_cuda(out, gpu_cuda(gpu), err)
+               : ceiling_measure(out, engine->engine.pool, &engine->engine.plan.device, err);
 }
 
 const char *nibble_calibration_text(size_t *len)

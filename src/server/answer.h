@@ -14,8 +14,8 @@ enum { ANSWER_SLICE_BYTES = 64 << 10 };
 // logprobs or ids.
 void answer_take(struct job *job);
 
-// Append the next slice of what has been taken in, in the words of the job's API (kind.h). True: nothing is left to write, and for a job that is released,
-// nothing will come. answer_whole is for released jobs alone.
+// Append the next slice of what has been taken in, in the words of the job's API (kind.h). True: nothing is left to
+// write, and for a job that is released, nothing will come. answer_whole is for released jobs alone.
 bool answer_stream(struct job *job, struct strbuf *out);
 bool answer_whole(struct job *job, struct strbuf *out);
 

@@ -9,12 +9,14 @@
 
 static struct bench_ops_row *find_row(struct bench_ops *ops, const struct nibble_op *op)
 {
+    struct bench_ops_row row = { .kind = op->kind };
+    snprintf(row.kernel, sizeof row.kernel, "%s", op->kernel);
     for (int i = 0; i < ops->count; i++)
-        if (!strcmp(ops->rows[i].kind, op->kind) && !strcmp(ops->rows[i].kernel, op->kernel))
+        if (!strcmp(ops->rows[i].kind, row.kind) && !strcmp(ops->rows[i].kernel, row.kernel))
             return &ops->rows[i];
     if (ops->count == BENCH_OPS_MAX)
         return NULL;
-    ops->rows[ops->count] = (struct bench_ops_row){ .kind = op->kind, .kernel = op->kernel };
+    ops->rows[ops->count] = row;
     return &ops->rows[ops->count++];
 }
 
@@ -30,7 +32,8 @@ void bench_ops_add(struct bench_ops *ops, const struct nibble_op *op, const stru
     if (!row)
         return;
     double bytes = cost->read_bytes + cost->activation_bytes;
-    double memory = seconds_at(bytes, ceiling->bytes_per_s);
+    double memory = seconds_at(cost->read_bytes, ceiling->bytes_per_s)
+        + seconds_at(cost->activation_bytes, nibble_ceiling_read(ceiling, cost->activation_bytes));
     double arithmetic = seconds_at(cost->flops, ceiling->flops_per_s)
         + seconds_at(cost->int8_ops, ceiling->int8_ops_per_s);
     row->calls++;
@@ -44,7 +47,7 @@ void bench_ops_add(struct bench_ops *ops, const struct nibble_op *op, const stru
 
 static struct bench_ops_row sum_of(const struct bench_ops *ops)
 {
-    struct bench_ops_row sum = { .kind = "all", .kernel = "" };
+    struct bench_ops_row sum = { .kind = "all" };
     for (int i = 0; i < ops->count; i++) {
         const struct bench_ops_row *row = &ops->rows[i];
         sum.calls += row->calls;

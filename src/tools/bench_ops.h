@@ -9,12 +9,16 @@
 
 struct bench_run;
 
-enum { BENCH_OPS_MAX = 128 }; // kinds of ops times kernels
+enum {
+    BENCH_OPS_MAX = 128,     // kinds of ops times kernels
+    BENCH_KERNEL_BYTES = 96, // of the names of an op's kernels, "a+b"; longer ones are cut
+};
 
 // Sums over the timed steps of a case.
 struct bench_ops {
     struct bench_ops_row {
-        const char *kind, *kernel; // of tables that live as long as the program
+        const char *kind;                // of a table that lives as long as the program
+        char kernel[BENCH_KERNEL_BYTES]; // a copy: a trace lends its names for the call alone
         int calls;
         double bytes, operations, seconds;
         double memory_seconds, arithmetic_seconds; // at the ceilings, each alone

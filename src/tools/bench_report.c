@@ -15,11 +15,13 @@ const char *bench_kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL
 
 // ---- figures ------------------------------------------------------------------------------------------------------
 
+static const double CACHED = 1.1; // read so much faster than from memory: a cache holds part of it
+
 // Statistics of a case that has samples.
 struct bench_summary {
     double median, low, high; // tokens per second
     double limit;             // the same at the machine's ceiling
-    bool by_memory;           // which ceiling that is
+    const char *bound;        // which ceiling that is: "memory", "cache" or "arithmetic"
 };
 
 // The roofline in tokens per second: of a decode step halfway through the answer, or of the whole prompt.
@@ -32,9 +34,10 @@ static void find_limit(const struct bench_case *measured, struct bench_summary *
     int tokens = prefill ? measured->prompt : 1;
     struct nibble_cost cost;
     nibble_plan_cost(plan, measured->batch, depth, tokens, &cost);
-    double by_memory = cost.read_bytes / ceiling->bytes_per_s;
+    double bandwidth = nibble_ceiling_read(ceiling, cost.read_bytes), by_memory = cost.read_bytes / bandwidth;
     double by_arithmetic = cost.flops / ceiling->flops_per_s + cost.int8_ops / ceiling->int8_ops_per_s;
-    out->by_memory = by_memory > by_arithmetic;
+    bool cached = bandwidth > CACHED * ceiling->bytes_per_s;
+    out->bound = by_memory <= by_arithmetic ? "arithmetic" : cached ? "cache" : "memory";
     out->limit = (double)tokens * measured->batch / fmax(by_memory, by_arithmetic);
 }
 
@@ -55,6 +58,16 @@ static struct bench_summary summarise(const struct bench_case *measured)
 
 // ---- the machine --------------------------------------------------------------------------------------------------
 
+static json_t *json_of_reading(const struct nibble_ceiling *ceiling)
+{
+    json_t *list = json_array();
+    for (int size = 0; size < NIBBLE_CEILING_SIZES; size++)
+        json_array_append_new(list,
+                              json_pack("{s:I, s:f}", "bytes", (json_int_t)NIBBLE_CEILING_BYTES << 2 * size, "gb_per_s",
+                                        1e-9 * ceiling->read_bytes_per_s[size]));
+    return list;
+}
+
 static json_t *json_of_ceiling(const struct bench_subject *subject)
 {
     const struct nibble_ceiling *ceiling = &subject->ceiling;
@@ -63,6 +76,7 @@ static json_t *json_of_ceiling(const struct bench_subject *subject)
     if (subject->threads) {
         json_object_set_new(json, "threads", json_integer(subject->threads));
         json_object_set_new(json, "int8_gop_per_s", json_real(1e-9 * ceiling->int8_ops_per_s));
+        json_object_set_new(json, "read", json_of_reading(ceiling));
     }
     return json;
 }
@@ -154,7 +168,7 @@ void bench_print_table(const struct bench_run *bench, struct strbuf *out)
         strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s%s  %9.2f  %17s  %.0f %% (%s)\n",
                           bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
                           measured->batch, width, measured->subject->format, threads, summary.median, spread,
-                          100 * summary.median / summary.limit, summary.by_memory ? "memory" : "arithmetic");
+                          100 * summary.median / summary.limit, summary.bound);
     }
 }
 
@@ -168,7 +182,7 @@ static json_t *json_of_case(const struct bench_case *measured)
                             bench_kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
                             measured->depth, "batch", measured->batch, "kv_cache_dtype", measured->subject->format,
                             "median", summary.median, "samples", samples, "ceiling", summary.median / summary.limit,
-                            "limit", summary.limit, "bound", summary.by_memory ? "memory" : "arithmetic");
+                            "limit", summary.limit, "bound", summary.bound);
     if (measured->subject->threads)
         json_object_set_new(row, "threads", json_integer(measured->subject->threads));
     return row;

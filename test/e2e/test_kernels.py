@@ -127,6 +127,6 @@ def test_bench(run):
     row, = report["kernels"]
     assert report["threads"] == 1 and report["ceiling"]["gb_per_s"] > 0 and report["ceiling"]["gflop_per_s"] > 0
     assert row["name"] == "norm_ref" and row["bound"] == "memory" and row["seconds"] > 0
-    assert row["share"] == pytest.approx(row["gb_per_s"] / report["ceiling"]["gb_per_s"])
+    assert 0 < row["share"] <= 1.0001 * row["gb_per_s"] / report["ceiling"]["gb_per_s"]  # of memory, or of a cache
     lines = run("kernels", "--bench", "norm_ref").stdout.splitlines()
     assert lines[0].startswith("ceiling with ") and lines[2].startswith("norm_ref ") and "GB/s" in lines[2] and lines[2].endswith(" %")

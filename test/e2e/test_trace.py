@@ -181,12 +181,15 @@ def test_roofline(nibble, small):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     machine, prefill, decode = done.stdout.split("\n\n")
+    listed = json.loads(subprocess.run([nibble, "kernels", "--json"], capture_output=True, text=True).stdout)
+    op_of = {row["name"]: row["op"] for row in listed["kernels"]}
     assert "GB/s read" in machine
     for table, title in (prefill, "prefill, 16 tokens after 0"), (decode, "decode, 4 tokens in each of 1 sequences after 0"):
         first, header, *rows = table.splitlines()
         assert first.startswith(title) and header.split()[:2] == ["op", "kernel"]
         by_op = {row.split()[0]: row.split() for row in rows}
         assert list(by_op) == ["embed", "norm", "linear", "rope", "kv_write", "attention", "add", "act_mul", "pick", "all"]
+        assert all(op_of[row[1]] == op for op, row in by_op.items() if op != "all")
         calls = {op: int(row[1 if op == "all" else 2]) for op, row in by_op.items()}
         assert calls["linear"] == 5 and calls["norm"] == 3 and calls["all"] == len(NAMES)
         megabytes, megaflops, us, share, gb_per_s, gflop_per_s, bound = map(float, by_op["linear"][3:-1])

@@ -44,7 +44,7 @@ static const struct {
 struct bench {
     const struct kernels_query *query;
     struct thread_pool *pool; // on a GPU it packs weights
-    struct ceiling ceiling;
+    struct nibble_ceiling ceiling;
     json_t *rows;
     struct strbuf *below;
     struct error *err;
@@ -104,14 +104,14 @@ static const char *step_words(const struct testcase_options *wanted, struct aren
 static bool bench_case(struct bench *bench, const struct kernel *kernel, const struct testcase_options *wanted)
 {
     struct testcase testcase;
-    const struct ceiling *ceiling = &bench->ceiling;
+    const struct nibble_ceiling *ceiling = &bench->ceiling;
     double seconds;
     testcase_open(&testcase, kernel, wanted);
     bool ok = time_kernel(bench, kernel, &testcase, &seconds);
     if (ok) {
         double bytes = (double)testcase.bytes_moved;
         int planes = kernel_int8_planes(kernel, wanted->weight);
-        double by_memory = bytes / ceiling->bytes_per_s;
+        double by_memory = bytes / nibble_ceiling_read(ceiling, bytes);
         double by_arithmetic = testcase.flops / (planes ? ceiling->int8_ops_per_s / planes : ceiling->flops_per_s);
         bool memory = by_memory >= by_arithmetic;
         json_t *row = json_pack(

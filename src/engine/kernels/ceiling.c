@@ -2,12 +2,13 @@
 #include "engine/kernels/ceiling.h"
 
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
 
-enum { REPEATS = 15, BUFFER_BYTES = 256 << 20, CHAINS = 12, ROUNDS = 4000000 };
+enum { REPEATS = 9, CHAINS = 12, ROUNDS = 4000000, READ_UNIT_BYTES = 256, PASSES_BYTES = 64 << 20 };
 
 double ceiling_now(void)
 {
@@ -99,22 +100,69 @@ static void run_arithmetic(void *context, int phase, int part, int parts)
 
 // ---- memory ----
 
+// A thread's share of the working set, a multiple of 256 bytes, read several times over. Four independent sums, so that
+// additions keep up with loads; the result is returned so that nobody leaves them out.
+enum { LINE_BYTES = 64, AHEAD_BYTES = 2048 };
+
+#define READ(vector, prefetch)                                                                \
+    const vector *at = words, *end = at + bytes / sizeof(vector);                             \
+    vector sums[4] = { 0 };                                                                   \
+    for (; at < end; at += 4) {                                                               \
+        for (size_t ahead = 0; (prefetch) && ahead < 4 * sizeof(vector); ahead += LINE_BYTES) \
+            __builtin_prefetch((const char *)at + AHEAD_BYTES + ahead);                       \
+        for (int i = 0; i < 4; i++)                                                           \
+            sums[i] += at[i];                                                                 \
+    }                                                                                         \
+    return (uint64_t)(sums[0] + sums[1] + sums[2] + sums[3])[0]
+
+typedef uint64_t two_words __attribute__((vector_size(16)));
+typedef uint64_t four_words __attribute__((vector_size(32)));
+typedef uint64_t eight_words __attribute__((vector_size(64)));
+
+static uint64_t read_plain(const void *words, size_t bytes) { READ(two_words, false); }
+static uint64_t read_ahead(const void *words, size_t bytes) { READ(two_words, true); }
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static uint64_t read_avx2(const void *words, size_t bytes) { READ(four_words, false); }
+__attribute__((target("avx512f"))) static uint64_t read_avx512(const void *words, size_t bytes)
+{
+    READ(eight_words, false);
+}
+__attribute__((target("avx512f"))) static uint64_t read_ahead_avx512(const void *words, size_t bytes)
+{
+    READ(eight_words, true);
+}
+#endif
+
+static const struct reader {
+    uint32_t needs;
+    uint64_t (*read)(const void *words, size_t bytes);
+} readers[] = {
+    { 0, read_plain },
+    { 0, read_ahead },
+#if defined(__x86_64__)
+    { CPU_AVX2, read_avx2 },
+    { CPU_AVX512F, read_avx512 },
+    { CPU_AVX512F, read_ahead_avx512 },
+#endif
+};
+
 struct reading {
-    const uint64_t *words;
-    size_t count;
+    const struct reader *reader;
+    const char *words;
+    size_t bytes;
+    int passes;
 };
 
 static void run_reading(void *context, int phase, int part, int parts)
 {
     const struct reading *reading = context;
+    size_t units = reading->bytes / READ_UNIT_BYTES;
+    size_t first = units * (size_t)part / (size_t)parts, end = units * (size_t)(part + 1) / (size_t)parts;
+    volatile uint64_t result = 0;
     (void)phase;
-    size_t first = reading->count * (size_t)part / (size_t)parts;
-    size_t end = reading->count * (size_t)(part + 1) / (size_t)parts;
-    uint64_t sum = 0;
-    for (size_t i = first; i < end; i++)
-        sum += reading->words[i];
-    volatile uint64_t result = sum;
-    (void)result;
+    for (int pass = 0; pass < reading->passes; pass++)
+        result += reading->reader->read(reading->words + first * READ_UNIT_BYTES, (end - first) * READ_UNIT_BYTES);
 }
 
 // ---- both ----
@@ -131,6 +179,28 @@ static double best_time(struct thread_pool *pool, struct thread_pool_work work)
     return best;
 }
 
+static double measure_reading(const char *words, size_t bytes, struct thread_pool *pool, const struct device *device)
+{
+    double best = 0;
+    int passes = bytes < PASSES_BYTES ? (int)(PASSES_BYTES / bytes) : 1;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        struct reading reading = { &readers[i], words, bytes, passes };
+        if (readers[i].needs & ~device->features)
+            continue;
+        double seconds = best_time(pool, (struct thread_pool_work){ run_reading, &reading, .phases = 1 });
+        best = fmax(best, (double)bytes * passes / seconds);
+    }
+    return best;
+}
+
+double nibble_ceiling_read(const struct nibble_ceiling *ceiling, double bytes)
+{
+    int size = 0;
+    while (size + 1 < NIBBLE_CEILING_SIZES && bytes >= (double)((size_t)NIBBLE_CEILING_BYTES << 2 * (size + 1)))
+        size++;
+    return ceiling->read_bytes_per_s[size];
+}
+
 // Operations per second, two for each multiply-add.
 static double measure_arithmetic(const struct arithmetic *best, struct thread_pool *pool, const struct device *device)
 {
@@ -141,17 +211,22 @@ static double measure_arithmetic(const struct arithmetic *best, struct thread_po
     return 2.0 * CHAINS * ROUNDS * chosen.lanes * thread_pool_size(pool) / best_time(pool, work);
 }
 
-bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *pool, const struct device *device, struct error *err)
+bool ceiling_measure(struct nibble_ceiling *ceiling, struct thread_pool *pool, const struct device *device,
+                     struct error *err)
 {
-    uint64_t *words = memory_map_new(BUFFER_BYTES);
+    size_t bytes = (size_t)NIBBLE_CEILING_BYTES << 2 * (NIBBLE_CEILING_SIZES - 1);
+    char *words = memory_map_new(bytes);
     if (!words)
-        return fail(err, "the system does not give the %d MiB that measuring takes", BUFFER_BYTES >> 20);
-    struct reading reading = { words, BUFFER_BYTES / sizeof *words };
-    for (size_t i = 0; i < reading.count; i++) // each page its own: unwritten ones would all be the same zeros
-        words[i] = i;
-    ceiling->bytes_per_s = BUFFER_BYTES
-        / best_time(pool, (struct thread_pool_work){ run_reading, &reading, .phases = 1 });
-    memory_map_free(words, BUFFER_BYTES);
+        return fail(err, "the system does not give the %zu MiB that measuring takes", bytes >> 20);
+    memset(words, 1, bytes); // each page its own: unwritten ones would all be the same zeros
+    double fastest = 0;
+    for (int size = NIBBLE_CEILING_SIZES - 1; size >= 0; size--) { // a smaller working set is never read more slowly
+        size_t part = (size_t)NIBBLE_CEILING_BYTES << 2 * size;
+        fastest = fmax(fastest, measure_reading(words, part, pool, device));
+        ceiling->read_bytes_per_s[size] = fastest;
+    }
+    ceiling->bytes_per_s = ceiling->read_bytes_per_s[NIBBLE_CEILING_SIZES - 1];
+    memory_map_free(words, bytes);
     ceiling->flops_per_s = measure_arithmetic(with_floats, pool, device);
     ceiling->int8_ops_per_s = measure_arithmetic(with_bytes, pool, device);
     return true;

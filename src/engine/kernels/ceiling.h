@@ -7,17 +7,15 @@
 #include "device/cuda.h"
 #include "device/device.h"
 #include "device/thread_pool.h"
+#include "nibble.h"
 
-struct ceiling {
-    double bytes_per_s;    // read from memory, far beyond the caches
-    double flops_per_s;    // f32 multiply-adds, two each
-    double int8_ops_per_s; // the same of 8-bit integers
-};
-
-bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *pool, const struct device *device, struct error *err);
+// On a CPU reading is measured with each instruction set and with prefetching, for working sets from a cache's size to
+// far beyond; the fastest counts.
+bool ceiling_measure(struct nibble_ceiling *ceiling, struct thread_pool *pool, const struct device *device,
+                     struct error *err);
 
 // The same of a GPU: memory by copying, arithmetic by products of bfloat16. Takes 1 GB of it for the time being.
-bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct error *err);
+bool ceiling_measure_cuda(struct nibble_ceiling *ceiling, struct cuda *cuda, struct error *err);
 
 double ceiling_now(void); // seconds, from some moment on
 

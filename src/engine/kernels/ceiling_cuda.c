@@ -67,7 +67,7 @@ static bool fill(const struct bounds *bounds, struct error *err)
     return ok;
 }
 
-bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct error *err)
+bool ceiling_measure_cuda(struct nibble_ceiling *ceiling, struct cuda *cuda, struct error *err)
 {
     struct bounds bounds = { .cuda = cuda };
     double copying, multiplying;
@@ -75,9 +75,11 @@ bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct err
         && (bounds.start = cuda_event_new(cuda, err)) && (bounds.end = cuda_event_new(cuda, err)) && fill(&bounds, err)
         && best_time(&bounds, copy, &copying, err) && best_time(&bounds, multiply, &multiplying, err);
     if (ok)
-        *ceiling = (struct ceiling){ .bytes_per_s = 2.0 * (double)copied_bytes / copying,
-                                     .flops_per_s = 2.0 * SIDE * SIDE * SIDE / multiplying,
-                                     .int8_ops_per_s = 2.0 * SIDE * SIDE * SIDE / multiplying };
+        *ceiling = (struct nibble_ceiling){ .bytes_per_s = 2.0 * (double)copied_bytes / copying,
+                                            .flops_per_s = 2.0 * SIDE * SIDE * SIDE / multiplying,
+                                            .int8_ops_per_s = 2.0 * SIDE * SIDE * SIDE / multiplying };
+    for (int size = 0; size < NIBBLE_CEILING_SIZES; size++)
+        ceiling->read_bytes_per_s[size] = ceiling->bytes_per_s;
     cuda_event_free(cuda, bounds.start);
     cuda_event_free(cuda, bounds.end);
     cuda_free(cuda, bounds.memory);

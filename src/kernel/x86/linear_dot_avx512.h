@@ -29,22 +29,41 @@ ALWAYS_INLINE ivec levels(struct packed_format f, ivec codes)
     return _mm512_shuffle_epi8(_mm512_add_epi8(ivec_set128(level_table(f)), raised), codes);
 }
 
+// Nibbles: a vector has two quads. It is loaded once, since decode is limited by loads; left alone, compilers load it as
+// an operand of each.
+ALWAYS_INLINE void dequantise_nibbles(struct packed_format f, const uint8_t *codes, ivec quads[PACKED_QUADS])
+{
+    UNROLL for (int i = 0; i < PACKED_QUADS / 2; i++)
+    {
+        ivec both = ivec_load(codes + i * PACKED_VECTOR), low = ivec_set(0x0F0F0F0F);
+        __asm__("" : "+v"(both));
+        quads[i] = levels(f, ivec_and(both, low));
+        quads[i + PACKED_QUADS / 2] = levels(f, ivec_and(_mm512_srli_epi16(both, 4), low));
+    }
+}
+
 ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_t *codes, int part)
 {
     struct dequantised out;
-    int first = part * PACKED_QUADS / 2, count = f.sub / 4;
-    UNROLL for (int i = first; i < first + count; i++) { out.quads[i] = levels(f, quad_codes(f, codes, i)); }
+    int first = part * PACKED_QUADS / 2, end = first + f.sub / 4;
+    if (f.bits == 4 && f.sub == INT8_BLOCK)
+        dequantise_nibbles(f, codes, out.quads);
+    else
+        UNROLL for (int i = first; i < end; i++) { out.quads[i] = levels(f, quad_codes(f, codes, i)); }
     return out;
 }
 
-// One plane of one token, added to `sum`.
+// One plane of one token, added to `sum`. A whole block's products are added in two chains, which wait for half as many:
+// integer sums are exact in any order.
 ALWAYS_INLINE ivec dot_plane(struct packed_format f, const struct dequantised *w, int part, struct tile x, int plane,
                              int token, ivec sum)
 {
-    int quad = part * PACKED_QUADS / 2;
-    UNROLL for (int i = quad; i < quad + f.sub / 4; i++)
-        sum = _mm512_dpbusd_epi32(sum, w->quads[i], splat_int(tile_quad(x, plane, token, i)));
-    return sum;
+    enum { CHAINS = 2 };
+    int first = part * PACKED_QUADS / 2, end = first + f.sub / 4, chains = f.sub == INT8_BLOCK ? CHAINS : 1;
+    ivec sums[CHAINS] = { sum, ivec_set(0) };
+    UNROLL for (int i = first; i < end; i++)
+        sums[i % chains] = _mm512_dpbusd_epi32(sums[i % chains], w->quads[i], splat_int(tile_quad(x, plane, token, i)));
+    return chains == CHAINS ? ivec_add(sums[0], sums[1]) : sums[0];
 }
 
 ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, struct tile x, int first,
