@@ -3,6 +3,7 @@
 (where the prompt opens no thought, the grammar may write the markers), and by a bias towards one token (inside a thought
 that the prompt opens, where the grammar has not begun)."""
 
+import ctypes
 import json
 import subprocess
 
@@ -11,6 +12,7 @@ import pytest
 
 import small_model
 from serving import DONE, Server, text_of, user
+from terminal import Terminal
 
 SMALL = ("--max-model-len", 512, "--kv-cache-memory-bytes", "64M")
 TURNS = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -261,3 +263,60 @@ def test_forms(nibble, model, form, written, thought, answer):
         deltas = deltas_of(server, write(written))
         assert "".join(delta.get("reasoning", "") for delta in deltas) == thought
         assert "".join(delta.get("content", "") for delta in deltas) == answer
+
+
+# ---- `nibble run` --------------------------------------------------------------------------------------------------
+
+def run(nibble, model, template, *flags):
+    words = [nibble, "run", model, "Hi", "--chat-template", template, "--temperature", "0", "--max-tokens", "8", "--max-model-len", "512"]
+    done = subprocess.run([*map(str, words), *flags], capture_output=True, text=True, errors="replace", timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_run_keeps_thoughts_out_of_stdout(nibble, model, tmp_path):
+    (tmp_path / "open.jinja").write_text(TURNS + "assistant: {{ '<think>' }}{{ '' if true else '</think>' }}")
+    (tmp_path / "plain.jinja").write_text(TURNS + "assistant: {{ '<think>' }}")
+    thinking = run(nibble, model, tmp_path / "open.jinja")
+    as_it_is = run(nibble, model, tmp_path / "open.jinja", "--no-reasoning")
+    plain = run(nibble, model, tmp_path / "plain.jinja")
+    assert thinking.stdout == "\n" and as_it_is.stdout == plain.stdout and plain.stdout.strip()
+    assert plain.stdout.strip() in thinking.stderr and "\x1b" not in thinking.stderr
+    with Terminal([nibble, "run", model, "Hi", "--chat-template", tmp_path / "open.jinja", "--max-tokens", "2"], tmp_path) as terminal:
+        assert b"\x1b[2m" in terminal.read_until(b"t/s")
+
+
+# ---- published templates -------------------------------------------------------------------------------------------
+
+def form_of(name):
+    """The form in a template, by the facts of its family."""
+    for part, form in (("gpt-oss", "harmony"), ("MiniMax-M2", "minimax_m2"), ("MiniMax-M3", "minimax_m3"), ("Seed-OSS", "seed_oss"),
+                       ("Ministral-3", "mistral"), ("Cohere2MoE", "cohere_command4"), ("command-r7b", "cohere_command3"),
+                       ("gemma-4", "gemma4"), ("Apertus", "apertus"), ("Solar", "solar"), ("Kimi-K3", "kimi_k3"), ("Apriel", "apriel"),
+                       ("Hy3", "hy_v3"), ("granite-3.3", "granite"), ("K2-Thinking", "kimi_k2"), ("muse", "muse_glimmer"),
+                       ("Qwen3-0.6B", "qwen3"), ("Qwen3.5", "qwen3"), ("QwQ", "qwen3"), ("GLM-4", "qwen3"), ("Nemotron-3", "qwen3"),
+                       ("SmolLM3", "think"), ("DeepSeek-R1", "think"), ("deepseek-r1", "think"), ("DeepSeek-V3", "think"), ("DeepSeek-V4", "think"),
+                       ("Qwen3-Coder", None), ("Qwen2.5", None), ("Llama-3", None), ("Phi-3.5", None), ("gemma-2", None), ("MiniMax-M1", None),
+                       ("Nemo-Instruct", None), ("Small-3.2", None), ("granite-4", None), ("Hermes", None), ("functionary", None), ("K2-Instruct", None)):
+        if part in name and not (part == "Llama-3" and ("DeepSeek" in name or "firefunction" in name)):
+            return form
+    return "other"
+
+
+def test_published_templates(library, llama_source):
+    """Each of llama.cpp's templates has the form of its family."""
+    nibble = ctypes.CDLL(library)
+    nibble.nibble_chat_open.restype = nibble.nibble_chat_reasoning.restype = ctypes.c_void_p
+    checked = 0
+    for path in sorted((llama_source / "models" / "templates").glob("*.jinja")):
+        error = ctypes.create_string_buffer(8192)
+        chat = ctypes.c_void_p(nibble.nibble_chat_open(None, str(path).encode(), error))
+        assert chat.value, error.value
+        found = nibble.nibble_chat_reasoning(chat)
+        found = found and ctypes.string_at(found).decode()
+        nibble.nibble_chat_close(chat)
+        expected = form_of(path.name)
+        if expected != "other":
+            assert found == expected, path.name
+            checked += 1
+    assert checked > 45

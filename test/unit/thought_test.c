@@ -50,10 +50,10 @@ struct scene {
     const char *form, *prompt, *script; // what the model would write; behind that, more and more of "~"
     const char *pattern;                // of the answer's grammar; NULL: none
     int budget, max_tokens;
-    bool close;                              // close_at_max_tokens
-    const char *stop;                        // NULL: none
-    const char *reasoning, *content;         // that it becomes
-    int reasoning_tokens;                    // -1: not looked at
+    bool close;                      // close_at_max_tokens
+    const char *stop;                // NULL: none
+    const char *reasoning, *content; // that it becomes
+    int reasoning_tokens;            // -1: not looked at
 };
 
 static struct job *new_job(const struct scene *scene)
@@ -152,16 +152,20 @@ static const struct scene scenes[] = {
     { "think", "<think>", "a<b</think>Hi<|return|>", NULL, -1, 99, .reasoning = "a<b", .content = "Hi",
       .reasoning_tokens = 3 },
     // A budget.
-    { "think", "<think>", "abcdef", NULL, 2, 20, .reasoning = "ab", .content = "cdef~~~~~~~~~~", .reasoning_tokens = 2 },
+    { "think", "<think>", "abcdef", NULL, 2, 20, .reasoning = "ab", .content = "cdef~~~~~~~~~~",
+      .reasoning_tokens = 2 },
     { "think", "<think>", "abcdef", NULL, 0, 8, .reasoning = "", .content = "abcd", .reasoning_tokens = 0 },
     { "think", "", "<think>abcdef", NULL, 2, 10, .reasoning = "ab", .content = "cde", .reasoning_tokens = -1 },
     { "think", "", "Hi<|return|>", NULL, 0, 9, .reasoning = "", .content = "Hi", .reasoning_tokens = 0 },
-    { "harmony", HARMONY, "<|channel|>analysis<|message|>abcdef", NULL, 2, 34, .reasoning = "ab",
-      .content = "cdef", .reasoning_tokens = 2 },
+    { "harmony", HARMONY, "<|channel|>analysis<|message|>abcdef", NULL, 2, 34, .reasoning = "ab", .content = "cdef",
+      .reasoning_tokens = 2 },
     // A grammar begins behind the thought, and no answer ends inside one.
-    { "think", "<think>", "ab</think>x", "red|blue", -1, 99, .reasoning = "ab", .content = "blue", .reasoning_tokens = 2 },
-    { "think", "<think>", "ab</think>red", "red|blue", -1, 99, .reasoning = "ab", .content = "red" , .reasoning_tokens = 2 },
-    { "think", "", "<think>ab</think>red", "red|blue", -1, 99, .reasoning = "ab", .content = "red", .reasoning_tokens = 2 },
+    { "think", "<think>", "ab</think>x", "red|blue", -1, 99, .reasoning = "ab", .content = "blue",
+      .reasoning_tokens = 2 },
+    { "think", "<think>", "ab</think>red", "red|blue", -1, 99, .reasoning = "ab", .content = "red",
+      .reasoning_tokens = 2 },
+    { "think", "", "<think>ab</think>red", "red|blue", -1, 99, .reasoning = "ab", .content = "red",
+      .reasoning_tokens = 2 },
     { "think", "", "red", "red|blue", -1, 99, .reasoning = "", .content = "red", .reasoning_tokens = 0 },
     { "think", "<think>", "abcd", "red|blue", 2, 99, .reasoning = "ab", .content = "blue", .reasoning_tokens = 2 },
     { "granite", "<think>", "ab</think>blue", "red|blue", -1, 99, .reasoning = "ab", .content = "blue",
