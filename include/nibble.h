@@ -97,8 +97,12 @@ struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint,
                                      struct nibble_error *error);
 void nibble_chat_close(struct nibble_chat *chat);
 // `json`: a list of messages, or an object with messages, tools, add_generation_prompt and further template variables.
+// continue_final_message true: the prompt ends where the last message's content ends.
 bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
                         struct nibble_error *error);
+// The same for messages and tools as clients of the server send them: brought into the shape that the template wants.
+bool nibble_chat_render_request(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
+                                struct nibble_error *error);
 
 // A model's thoughts (reasoning) apart from its answers, in the form that its chat template has.
 struct nibble_reasoning;

@@ -43,15 +43,23 @@ static bool read_messages(const char *path, struct nibble_text *json, bool *list
     return ok || fail_about(err, file_name(path), expected);
 }
 
-static bool render(const char *model, const char *template_file, const char *messages, struct nibble_text *out,
-                   struct error *err)
+struct render_options {
+    const char *template_file;
+    bool as_served; // messages are what a client of the server sends
+};
+
+static bool render(const char *model, const struct render_options *options, const char *messages,
+                   struct nibble_text *out, struct error *err)
 {
+    const char *template_file = options->template_file;
     struct nibble_checkpoint *checkpoint = model ? nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, err) : NULL;
     struct nibble_chat *chat = checkpoint || !model ? nibble_chat_open(checkpoint, template_file, err) : NULL;
     struct nibble_text json = { 0 };
     bool listed;
     bool ok = chat && read_messages(messages, &json, &listed, err);
-    if (ok && !nibble_chat_render(chat, json.data, json.len, out, err)) {
+    if (ok
+        && !(options->as_served ? nibble_chat_render_request : nibble_chat_render)(chat, json.data, json.len, out,
+                                                                                   err)) {
         struct strbuf more = { 0 };
         if (!listed)
             strbuf_add_format(&more, "%s has no list called \"messages\"", file_name(messages));
@@ -66,16 +74,21 @@ static bool render(const char *model, const char *template_file, const char *mes
 
 int command_render(int argc, char **argv)
 {
-    const char *template_file = NULL;
+    struct render_options render_options = { 0 };
     const struct option_row options[] = {
-        { "--chat-template", OPTION_TEXT, &template_file, "FILE", "a Jinja template to use instead of the model's" },
+        { "--chat-template", OPTION_TEXT, &render_options.template_file, "FILE",
+          "a Jinja template to use instead of the model's" },
+        { "--as-served", OPTION_FLAG, &render_options.as_served, NULL,
+          "MESSAGES.json is a request to serve, and the prompt what serve makes of it" },
         { 0 },
     };
     const struct command_line line = {
         .usage = "nibble render (MODEL | --chat-template FILE) MESSAGES.json",
         .about = "Prints the prompt that a chat becomes. MESSAGES.json (- for standard input) is a list of messages, "
                  "or an\n"
-                 "object with messages, tools, add_generation_prompt (true) and any further variable of the template.",
+                 "object with messages, tools, add_generation_prompt (true), continue_final_message (false) and any "
+                 "further\n"
+                 "variable of the template.",
         .example = "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | nibble render model.gguf -",
         .options = options,
         .required = { "MESSAGES.json" },
@@ -89,8 +102,8 @@ int command_render(int argc, char **argv)
     struct error err = { .text = "render needs a model, or a template with --chat-template FILE, before "
                                  "MESSAGES.json",
                          .usage = true };
-    bool enough = count == 2 || template_file;
-    int status = enough && render(count == 2 ? argv[0] : NULL, template_file, argv[count - 1], &prompt, &err)
+    bool enough = count == 2 || render_options.template_file;
+    int status = enough && render(count == 2 ? argv[0] : NULL, &render_options, argv[count - 1], &prompt, &err)
         ? EXIT_DONE
         : cli_fail(&err, false);
     if (status == EXIT_DONE)

@@ -82,6 +82,8 @@ const struct field field_table[] = {
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
+    { "continue_final_message", TEMPLATE, FIELD_READ },
+    { "chat_template", TEMPLATE, FIELD_READ },
     { "chat_template_kwargs", TEMPLATE, FIELD_READ },
     { "documents", TEMPLATE, FIELD_VARIABLE },
 
@@ -160,8 +162,6 @@ const struct field field_table[] = {
     { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
 
     // ---- not built
-    { "continue_final_message", TEMPLATE, FIELD_REFUSED, INSTEAD("use /v1/completions with the rendered text") },
-    { "chat_template", TEMPLATE, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
     { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
     { "grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },

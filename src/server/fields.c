@@ -68,16 +68,17 @@ static bool refuse(const struct field *field, const char *code, struct api_error
                          field->kind == FIELD_ONLY ? " with this value" : "", field->instead);
 }
 
-static bool check_variable(const struct api *api, const struct field *field, const json_t *value, struct api_error *err)
+static bool check_variable(const struct chat *chat, const struct field *field, const json_t *value,
+                           struct api_error *err)
 {
     if (field->kind == FIELD_SWITCH && !json_is_boolean(value))
         return api_fail(err, 400, field->name, "\"%s\" is true or false", field->name);
-    return field_is_empty(value) || field_is_usual(field, value) || (api->chat && chat_reads(api->chat, field->name))
+    return field_is_empty(value) || field_is_usual(field, value) || (chat && chat_reads(chat, field->name))
         || api_fail_code(err, 400, field->name, "unsupported_parameter",
                          "\"%s\" is not supported with this model: its chat template does not read it", field->name);
 }
 
-static bool check_field(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
+static bool check_field(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
                         struct api_error *err)
 {
     const struct field *field = field_find(name);
@@ -92,18 +93,18 @@ static bool check_field(const struct api *api, const char *name, const json_t *v
             || api_fail_code(err, 400, field->name, "unsupported_parameter", "\"%s\" belongs to %s", field->name,
                              endpoint_name(field->endpoints));
     if (field->kind == FIELD_VARIABLE || field->kind == FIELD_SWITCH)
-        return check_variable(api, field, value, err);
+        return check_variable(chat, field, value, err);
     if (field->kind == FIELD_ONLY)
         return field_is_usual(field, value) || refuse(field, "unsupported_value", err);
     return field->kind != FIELD_REFUSED || field_is_empty(value) || refuse(field, "unsupported_parameter", err);
 }
 
-bool fields_check(const struct api *api, const json_t *body, enum endpoint endpoint, struct api_error *err)
+bool fields_check(const struct chat *chat, const json_t *body, enum endpoint endpoint, struct api_error *err)
 {
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)body, name, value)
-        if (!check_field(api, name, value, endpoint, err))
+        if (!check_field(chat, name, value, endpoint, err))
             return false;
     return true;
 }

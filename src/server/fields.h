@@ -30,7 +30,8 @@ struct request_params {
 };
 
 // Does every field of a request belong there, and is none of them one that is refused?
-bool fields_check(const struct api *api, const json_t *body, enum endpoint endpoint, struct api_error *err);
+// `chat`: whose variables they may be; NULL: there is no template.
+bool fields_check(const struct chat *chat, const json_t *body, enum endpoint endpoint, struct api_error *err);
 
 // A field that is true or false; absent or null: *value stays.
 bool fields_read_bool(const json_t *body, const char *name, bool *value, struct api_error *err);

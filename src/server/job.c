@@ -162,6 +162,8 @@ void job_drop_json(struct job *job)
     json_decref(job->json);
     job->json = NULL;
     strbuf_free(&job->body);
+    chat_close(job->own_chat);
+    job->own_chat = NULL;
 }
 
 void job_empty(struct job *job)

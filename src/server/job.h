@@ -27,7 +27,7 @@ enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
 
 enum { JOB_WARNING_BYTES = 512 };
 
-enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
+enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE, JOB_INPUT_TOKENS };
 
 // Output of a choice: text, tokens and the end, in order.
 struct output {
@@ -148,6 +148,7 @@ struct job {
     struct request_params params;
     struct prompt *prompts;
     int prompt_count;
+    struct chat *own_chat;   // of the request's own template, until it is read; NULL: it has none
     struct grammar *grammar; // NULL: any text
     const json_t *tools;     // whose calls are looked for in the answer; NULL: none
     json_t *kept_tools;      // the reference that keeps them
@@ -214,7 +215,13 @@ struct job {
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
 
-// Frees the body and its JSON, once the fields are read.
+// The chat template of a request; NULL: there is none.
+static inline const struct chat *job_chat(const struct job *job)
+{
+    return job->own_chat ? job->own_chat : job->api->chat;
+}
+
+// Frees the body, its JSON and its template, once the fields are read.
 void job_drop_json(struct job *job);
 // Frees all that is large and its charge; the fields for the log stay.
 void job_empty(struct job *job);

@@ -11,4 +11,5 @@ const struct kind kinds[] = {
                          .stream = openai_stream, .whole = openai_whole, .stream_error = openai_stream_error },
     [JOB_TOKENIZE] = { "tok-", ON_TOKENIZE, .read = read_tokenize },
     [JOB_DETOKENIZE] = { "tok-", ON_DETOKENIZE, .read = read_detokenize },
+    [JOB_INPUT_TOKENS] = { "tok-", ON_CHAT, .read = read_input_tokens },
 };

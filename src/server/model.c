@@ -13,6 +13,7 @@
 #include "base/strbuf.h"
 #include "engine/calibration/file.h"
 #include "format/public.h"
+#include "server/tokenizer_info.h"
 #include "text/chat_builtin.h"
 
 // Returns a copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
@@ -52,7 +53,7 @@ static void open_builtin_chat(struct served *served, const struct server_options
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
     const struct chat_builtin *builtin = chat_builtin_find(served->tokenizer);
     if (builtin)
-        served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
+        served->chat = chat_open_source(checkpoint, bytes_of(builtin->source), &served->chat_error);
     if (served->chat)
         log_message(&options->log, LOG_WARNING, "chat",
                     "the model has no chat template; chats are written as %s, since "
@@ -189,7 +190,10 @@ static bool describe(struct served *served, const struct server_options *options
         .chat = served->chat,
         .chat_error_text = served->chat_error.text,
         .reasoning = served->reasoning,
+        .no_reasoning = options->no_reasoning,
         .max_reasoning_tokens = options->max_reasoning_tokens,
+        .checkpoint = &served->checkpoint->checkpoint,
+        .trust_chat_template = options->trust_request_chat_template,
         .vocabulary = &served->vocabulary,
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
@@ -207,6 +211,10 @@ static bool describe(struct served *served, const struct server_options *options
     survey_vocabulary(api);
     if (api->reasoning)
         reasoning_tokens(api->reasoning, api->tokenizer, &api->reasoning_tokens);
+    if (options->enable_tokenizer_info_endpoint) {
+        tokenizer_info_write(api, &served->tokenizer_info);
+        api->tokenizer_info = strbuf_bytes(&served->tokenizer_info);
+    }
     if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
         return false;
     api->defaults.seed = options->seed;
@@ -235,6 +243,7 @@ void served_close(struct served *served)
     free(served->api.end_ids);
     tokens_free(&served->api.reasoning_tokens);
     free(served->plan.data);
+    strbuf_free(&served->tokenizer_info);
     free(served->own_name);
     *served = (struct served){ 0 };
 }

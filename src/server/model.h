@@ -15,6 +15,7 @@ struct served {
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_text plan;
+    struct strbuf tokenizer_info; // empty: /tokenizer_info is off
     struct error chat_error;
     const char *name; // of the model, where none was given
     char *own_name;   // the copy that it may be

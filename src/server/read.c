@@ -161,8 +161,8 @@ static bool read_json(struct job *job)
     strbuf_free(&job->body);
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
-    return fields_check_model(job->api, job->json, &job->error)
-        && fields_check(job->api, job->json, kind_of(job)->endpoint, &job->error);
+    return fields_check_model(job->api, job->json, &job->error) && read_own_template(job)
+        && fields_check(job_chat(job), job->json, kind_of(job)->endpoint, &job->error);
 }
 
 static bool read_generating(struct job *job)

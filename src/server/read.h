@@ -14,6 +14,7 @@ bool read_chat(struct job *job);
 bool read_completion(struct job *job);
 bool read_tokenize(struct job *job);
 bool read_detokenize(struct job *job);
+bool read_input_tokens(struct job *job);
 
 // Tokenises into the next of job->prompts (there is room). Text that cannot fit the context whatever its tokens is
 // refused before it is looked at.
@@ -30,6 +31,9 @@ struct answer_form {
 bool read_format(struct job *job, struct answer_form *form);
 bool read_form_grammar(struct job *job, struct answer_form *form); // it becomes the job's grammar
 void read_form_free(struct answer_form *form);
+
+// The chat template that a request brings along, where it may.
+bool read_own_template(struct job *job);
 
 // The tools that a request may call, and whether it must.
 bool read_tools(struct job *job);

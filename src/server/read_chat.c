@@ -3,7 +3,9 @@
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
+#include "server/kind.h"
 #include "server/read.h"
+#include "text/chat_continue.h"
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
 
@@ -13,9 +15,10 @@ static json_t *template_input(struct job *job, json_t *messages)
     json_t *input = json_object();
     json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
-    if (job->tools)
-        json_object_set(input, "tools", (json_t *)job->tools);
-    static const char *const passed[] = { "add_generation_prompt", "documents" };
+    json_t *tools = chat_tools(job_chat(job), job->tools);
+    if (tools)
+        json_object_set_new(input, "tools", tools);
+    static const char *const passed[] = { "add_generation_prompt", "continue_final_message", "documents" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         json_t *value = json_object_get(job->json, passed[i]);
         if (value && !json_is_null(value))
@@ -27,16 +30,41 @@ static json_t *template_input(struct job *job, json_t *messages)
     return NULL;
 }
 
+// Whether the prompt begins an answer, or leaves the last message open.
+static bool read_end_of_prompt(struct job *job)
+{
+    bool opens_answer, continues;
+    struct error cause;
+    return fields_read_bool(job->json, "add_generation_prompt", &opens_answer, &job->error)
+        && (chat_asks_to_continue(job->json, &continues, &cause)
+            || api_fail_field(&job->error, "continue_final_message", &cause));
+}
+
+bool read_own_template(struct job *job)
+{
+    const json_t *source = json_object_get(job->json, "chat_template");
+    struct error cause;
+    if (!source || field_is_empty(source) || !(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE)))
+        return true; // elsewhere fields_check refuses it
+    if (!job->api->trust_chat_template)
+        return api_fail_code(&job->error, 400, "chat_template", "unsupported_parameter",
+                             "\"chat_template\" is not supported; start the server with --trust-request-chat-template, "
+                             "or with --chat-template FILE");
+    if (!json_is_string(source))
+        return api_fail(&job->error, 400, "chat_template", "\"chat_template\" is a template as a string");
+    job->own_chat = chat_open_source(job->api->checkpoint, json_bytes(source), &cause);
+    return job->own_chat || api_fail_field(&job->error, "chat_template", &cause);
+}
+
 bool read_messages(struct job *job, struct strbuf *out)
 {
-    const struct chat *chat = job->api->chat;
+    const struct chat *chat = job_chat(job);
     struct error cause;
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_error_text);
     const json_t *given = json_object_get(job->json, "messages");
     const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
-    bool opens_answer;
-    if (!fields_read_bool(job->json, "add_generation_prompt", &opens_answer, &job->error))
+    if (!read_end_of_prompt(job))
         return false;
     if (variables && !json_is_null(variables) && !json_is_object(variables))
         return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
@@ -48,8 +76,11 @@ bool read_messages(struct job *job, struct strbuf *out)
     json_t *input = template_input(job, messages);
     if (!input)
         return false;
+    bool continues = json_is_true(json_object_get(input, "continue_final_message"));
     bool ok = chat_render(chat, input, out, &cause)
-        || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", cause.text);
+        || (continues
+                ? api_fail_field(&job->error, "continue_final_message", &cause)
+                : api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", cause.text));
     job->error.quotes = !ok; // a template may repeat what it refuses
     read_prompt_end(job, strbuf_bytes(out));
     json_decref(input);
@@ -125,10 +156,10 @@ bool read_tools(struct job *job)
         return api_fail_field(&job->error, "tools", &cause);
     if (!fields_read_bool(job->json, "parallel_tool_calls", &parallel, &job->error) || !read_tool_choice(job))
         return false;
-    if (!job->tools || !job->api->chat)
+    if (!job->tools || !job_chat(job))
         return true;
     job->one_call = !parallel || job->must_name;
-    job->tool_form = chat_tool_form(job->api->chat, &supports_tools);
+    job->tool_form = chat_tool_form(job_chat(job), &supports_tools);
     int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
     if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
         job->params.skip_special = false; // or the reader would not see it
@@ -143,7 +174,7 @@ static bool make_grammar(struct job *job, struct answer_form *form)
                                    .parallel = !job->one_call,
                                    .otherwise = job->must_call ? NULL : form->schema };
     struct error cause;
-    bool has_tools = job->tools && job->api->chat;
+    bool has_tools = job->tools && job_chat(job);
     if (has_tools && !job->must_call && form->grammar)
         return api_fail(&job->error, 400, form->field,
                         "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "

@@ -102,7 +102,7 @@ static bool read_reasoning_format(struct job *job)
 
 // ---- the template's variables -------------------------------------------------------------------------------------
 
-static bool reads(const struct job *job, const char *variable) { return chat_reads(job->api->chat, variable); }
+static bool reads(const struct job *job, const char *variable) { return chat_reads(job_chat(job), variable); }
 
 static bool refuse(struct job *job, const char *field, const char *reason)
 {
@@ -137,7 +137,7 @@ static const char *effort_variable(const struct job *job)
 // Tells a template without a switch not to think, by an effort or a budget.
 static bool set_off(const struct job *job, json_t *variables)
 {
-    const struct reasoning_form *form = chat_reasoning(job->api->chat);
+    const struct reasoning_form *form = chat_reasoning(job_chat(job));
     const char *effort = effort_variable(job);
     if (reads(job, "thinking_budget"))
         return json_object_set_new(variables, "thinking_budget", json_integer(0)) == 0;
@@ -151,7 +151,7 @@ static bool apply_switch(struct job *job, const struct asked *asked, json_t *var
     bool think = asked->think == THINK;
     if (asked->think == THINK_AS_USUAL || set_switches(job, think, variables) || (!think && set_off(job, variables)))
         return true;
-    bool thinks = chat_reasoning(job->api->chat) || job->api->reasoning;
+    bool thinks = chat_reasoning(job_chat(job)) || job->api->reasoning;
     if (think)
         return thinks || refuse(job, asked->field, "its chat template does not read it, and has no form of reasoning");
     return !thinks
@@ -163,7 +163,7 @@ static bool apply_switch(struct job *job, const struct asked *asked, json_t *var
 // An effort as this template knows it: the nearest of its words, the lower of two.
 static bool apply_effort(struct job *job, const struct asked *asked, json_t *variables)
 {
-    const struct reasoning_form *form = chat_reasoning(job->api->chat);
+    const struct reasoning_form *form = chat_reasoning(job_chat(job));
     const char *variable = effort_variable(job);
     char word[REASONING_EFFORT_BYTES_MAX];
     if (!asked->effort || !strcmp(asked->effort, "none"))
@@ -221,15 +221,50 @@ static bool ends_closed(struct bytes prompt, const struct reasoning_form *form)
     return prompt.len >= len && !memcmp(prompt.data + prompt.len - len, form->close, len);
 }
 
+// Where a marker comes last in a text; 0: nowhere, else behind it.
+static size_t behind_last(struct bytes text, const char *marker)
+{
+    size_t behind = 0, len = strlen(marker);
+    const char *found;
+    for (size_t at = 0; at < text.len && (found = memmem(text.data + at, text.len - at, marker, len)); at = behind)
+        behind = (size_t)(found - text.data) + len;
+    return behind;
+}
+
+// A message that is continued may end inside a thought.
+static bool continues_thought(const struct job *job)
+{
+    const json_t *messages = json_object_get(job->json, "messages");
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    struct bytes text = json_bytes(json_object_get(last, "content"));
+    const struct reasoning_form *form = job->reasoning;
+    return json_is_true(json_object_get(job->json, "continue_final_message")) && text.len
+        && behind_last(text, form->open) > behind_last(text, form->close);
+}
+
+static const struct reasoning_form *form_of(const struct job *job)
+{
+    const struct api *api = job->api;
+    return job->own_chat && !api->no_reasoning ? chat_reasoning(job->own_chat) : api->reasoning;
+}
+
 void read_prompt_end(struct job *job, struct bytes prompt)
 {
     size_t skip = prompt.len > PROMPT_END_BYTES ? prompt.len - PROMPT_END_BYTES : 0;
-    struct bytes end = prompt.len ? bytes_from(prompt, skip) : prompt;
-    job->reasoning = job->api->reasoning;
+    struct strbuf end = { 0 };
+    job->reasoning = form_of(job);
     if (!job->reasoning)
         return;
-    job->prompt_end = (struct bytes){ arena_text(&job->kept, end.data ? end.data : "", end.len), end.len };
+    if (job->reasoning != job->api->reasoning)
+        job->params.skip_special = false; // its markers may be special tokens
+    strbuf_add(&end, prompt.len ? prompt.data + skip : "", prompt.len - skip);
+    if (continues_thought(job)) {
+        end.len = 0;
+        strbuf_add_format(&end, "%s\n", job->reasoning->open);
+    }
+    job->prompt_end = (struct bytes){ arena_text(&job->kept, strbuf_text(&end), end.len), end.len };
     job->kept_bytes += end.len + 1;
-    job->may_think = !ends_closed(end, job->reasoning);
+    job->may_think = !ends_closed(job->prompt_end, job->reasoning);
     job->keeps_markers |= job->reasoning->calls_in_headers && job->tools;
+    strbuf_free(&end);
 }

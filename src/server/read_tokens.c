@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_tokens.c: /tokenize and /detokenize, which need no engine.
+// server/read_tokens.c: /tokenize, /detokenize and the counting of a chat's tokens, which need no engine.
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -33,6 +33,21 @@ static bool tokenize_text(struct job *job)
         && read_prompt_text(job, strbuf_bytes(&rendered), flags, "messages");
     strbuf_free(&rendered);
     return ok;
+}
+
+bool read_input_tokens(struct job *job)
+{
+    struct strbuf text = { 0 };
+    int flags;
+    job->prompts = memory_new(1, sizeof *job->prompts);
+    bool ok = fields_read(&job->params, job->api, job->json, ON_CHAT, &job->error) && read_special(job, false, &flags)
+        && read_tools(job) && read_messages(job, &text)
+        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
+    if (ok)
+        strbuf_add_format(&job->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
+                          job->prompts[0].count);
+    strbuf_free(&text);
+    return false;
 }
 
 static void write_tokens(struct job *job, bool pieces)

@@ -184,6 +184,18 @@ static void handle_plan(struct server *server, const struct route *route, struct
     route_reply(server, exchange, route->path, 200, json_content, (struct bytes){ api->plan, api->plan_len }, 0);
 }
 
+static void handle_tokenizer_info(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    struct bytes info = server->served.api.tokenizer_info;
+    struct api_error err;
+    if (info.data) {
+        route_reply(server, exchange, route->path, 200, json_content, info, 0);
+        return;
+    }
+    api_fail(&err, 404, NULL, "%s is off; start the server with --enable-tokenizer-info-endpoint", route->path);
+    refuse(server, exchange, route, &err);
+}
+
 // ---- what becomes a job -------------------------------------------------------------------------------------------
 
 static bool check_room(const struct server *server, struct api_error *err)
@@ -244,7 +256,9 @@ static const struct route routes[] = {
     { "GET", "/v1/models", .handle = handle_models },
     { "GET", "/v1/models/", .more = true, .handle = handle_model },
     { "GET", "/v1/plan", .handle = handle_plan },
+    { "GET", "/tokenizer_info", .handle = handle_tokenizer_info },
     { "POST", "/v1/chat/completions", .handle = handle_job, .kind = JOB_CHAT },
+    { "POST", "/v1/chat/completions/input_tokens", .handle = handle_job, .kind = JOB_INPUT_TOKENS },
     { "POST", "/v1/completions", .handle = handle_job, .kind = JOB_COMPLETION },
     { "POST", "/tokenize", .handle = handle_job, .kind = JOB_TOKENIZE },
     { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },

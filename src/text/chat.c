@@ -7,18 +7,20 @@
 
 #include "base/file.h"
 #include "format/json.h"
+#include "text/chat_continue.h"
+#include "text/chat_probe.h"
 #include "text/messages.h"
 #include "text/template.h"
 
 struct chat {
     struct template *plain;
     struct template *with_tools; // NULL: the plain one serves both
+    struct strbuf source;        // of the plain one
     json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
     bool supports_tools;
     const struct reasoning_form *reasoning;
-    bool takes_lists, needs_lists; // contents may, or must, be lists of parts
-    bool takes_system;
+    struct message_shape shape;
 };
 
 // ---- special tokens -----------------------------------------------------------------------------------------------
@@ -113,6 +115,7 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     chat->reasoning = reasoning_find(plain);
     if (!chat->reasoning && sources->with_tools.data)
         chat->reasoning = reasoning_find(sources->with_tools);
+    strbuf_add(&chat->source, plain.data, plain.len);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
@@ -152,7 +155,8 @@ static json_t *variables_of(const struct chat *chat, const json_t *request)
     return variables;
 }
 
-bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err)
+bool chat_render_within(const struct chat *chat, const json_t *request, uint64_t steps, struct strbuf *out,
+                        struct error *err)
 {
     if (!json_is_array(request) && !json_is_object(request))
         return fail(err, "the chat is neither a list of messages nor an object with a list named messages");
@@ -161,51 +165,18 @@ bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *
         return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]");
     json_t *variables = variables_of(chat, request);
     bool tools = json_array_size(json_object_get(variables, "tools")) > 0;
-    bool ok = template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, time(NULL), out,
-                              err);
+    struct template_limits limits = { .now = time(NULL), .steps = steps };
+    bool ok = template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, &limits, out, err);
     json_decref(variables);
     return ok;
 }
 
-// ---- features of the template --------------------------------------------------------------------------
-
-#define PROBE "nibble-probe"
-
-// The prompt of one conversation; empty when the template refuses it.
-static struct strbuf probe(const struct chat *chat, const char *messages)
+bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err)
 {
-    json_t *request = json_loads(messages, 0, NULL);
-    struct strbuf prompt = { 0 };
-    struct error ignored;
-    if (!chat_render(chat, request, &prompt, &ignored))
-        strbuf_free(&prompt);
-    json_decref(request);
-    return prompt;
-}
-
-static bool shows_probe(const struct strbuf *prompt)
-{
-    return prompt->len && memmem(prompt->data, prompt->len, PROBE, strlen(PROBE));
-}
-
-// Finds out by rendering whether the template takes lists of parts and a system message: its source has too many ways
-// to write that.
-static void probe_features(struct chat *chat)
-{
-    struct strbuf text = probe(chat, "[{\"role\": \"user\", \"content\": \"" PROBE "\"}]");
-    struct strbuf list = probe(chat,
-                               "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"" PROBE "\"}]}]");
-    chat->needs_lists = !shows_probe(&text) && shows_probe(&list);
-    chat->takes_lists = chat->needs_lists || (text.len && bytes_equal(strbuf_bytes(&text), strbuf_bytes(&list)));
-    struct strbuf with_system = { 0 };
-    if (shows_probe(&text))
-        with_system = probe(chat,
-                            "[{\"role\": \"system\", \"content\": \"" PROBE "\"},"
-                            " {\"role\": \"user\", \"content\": \"\"}]");
-    chat->takes_system = !shows_probe(&text) || shows_probe(&with_system);
-    strbuf_free(&text);
-    strbuf_free(&list);
-    strbuf_free(&with_system);
+    bool continues;
+    if (!chat_asks_to_continue(request, &continues, err))
+        return false;
+    return continues ? chat_continue(chat, request, out, err) : chat_render_within(chat, request, 0, out, err);
 }
 
 // ---- a chat -------------------------------------------------------------------------------------------------------
@@ -223,7 +194,8 @@ static struct chat *finish_chat(struct chat *chat, bool parsed)
         chat_close(chat);
         return NULL;
     }
-    probe_features(chat);
+    chat->shape = chat_probe(chat);
+    chat->supports_tools = chat->supports_tools && chat->shape.takes_tools;
     return chat;
 }
 
@@ -233,10 +205,10 @@ struct chat *chat_open(const struct checkpoint *checkpoint, const char *template
     return finish_chat(chat, open_templates(chat, checkpoint, template_file, err));
 }
 
-struct chat *chat_open_source(const struct checkpoint *checkpoint, const char *source, struct error *err)
+struct chat *chat_open_source(const struct checkpoint *checkpoint, struct bytes source, struct error *err)
 {
     struct chat *chat = new_chat(checkpoint);
-    struct sources sources = { .plain = bytes_of(source) };
+    struct sources sources = { .plain = source.data ? source : bytes_of("") };
     return finish_chat(chat, parse_sources(chat, &sources, err));
 }
 
@@ -253,9 +225,14 @@ void chat_close(struct chat *chat)
         return;
     template_free(chat->plain);
     template_free(chat->with_tools);
+    strbuf_free(&chat->source);
     json_decref(chat->specials);
     free(chat);
 }
+
+struct bytes chat_source(const struct chat *chat) { return strbuf_bytes(&chat->source); }
+
+json_t *chat_special_tokens(const struct chat *chat) { return chat->specials; }
 
 enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
@@ -270,20 +247,42 @@ bool chat_reads(const struct chat *chat, const char *variable)
     return template_reads(chat->plain, variable) || (chat->with_tools && template_reads(chat->with_tools, variable));
 }
 
+// The messages behind the tools in words: the system message in front of them is part of it, or is made for it.
+static json_t *describe_tools(const struct chat *chat, json_t *messages, const json_t *tools)
+{
+    bool system = message_has_role(json_array_get(messages, 0), "system");
+    json_t *head = json_array();
+    if (system) {
+        json_array_append(head, json_array_get(messages, 0));
+        json_array_remove(messages, 0);
+    }
+    json_t *own = tools_as_text(chat->tool_form, head, tools);
+    json_array_extend(own, messages);
+    if (!chat->shape.takes_system && !system && message_has_role(json_array_get(own, 0), "system"))
+        messages_fold_system(own);
+    json_decref(head);
+    json_decref(messages);
+    return own;
+}
+
 json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err)
 {
-    json_t *own = messages_normalise(messages, chat->supports_tools && chat->takes_lists, err);
+    struct message_shape shape = chat->shape;
+    json_t *own = messages_normalise(messages, chat->supports_tools && shape.takes_lists, err);
     if (!own)
         return NULL;
     if (!chat->supports_tools) {
-        bool system_before = message_has_role(json_array_get(own, 0), "system");
-        json_t *in_words = tools_as_text(chat->tool_form, own, tools);
-        json_decref(own);
-        own = in_words;
-        if (!chat->takes_system && !system_before && message_has_role(json_array_get(own, 0), "system"))
-            messages_fold_system(own);
+        shape.writes_results = shape.writes_results && shape.writes_calls;
+        own = describe_tools(chat, own, tools);
     }
-    if (chat->needs_lists)
-        messages_as_lists(own);
-    return own;
+    json_t *shaped = message_shape_apply(&shape, chat->tool_form, own);
+    json_decref(own);
+    return shaped;
+}
+
+json_t *chat_tools(const struct chat *chat, const json_t *tools)
+{
+    if (json_array_size(tools) && chat->shape.takes_tools)
+        return json_incref((json_t *)tools);
+    return chat->shape.iterates_tools ? json_array() : NULL;
 }

@@ -111,35 +111,110 @@ static bool normalise_content(json_t *message, size_t index, bool keep_list, str
     return true;
 }
 
+// ---- earlier thoughts ---------------------------------------------------------------------------------------------
+
+// The keys under which clients send an assistant's thoughts back; the first that has some counts.
+static const char *const thought_keys[] = { "reasoning_content", "reasoning", "thinking" };
+
+static json_t *thought_of_keys(const json_t *message)
+{
+    json_t *thought = NULL;
+    for (size_t i = 0; i < sizeof thought_keys / sizeof *thought_keys; i++) {
+        json_t *value = json_object_get(message, thought_keys[i]);
+        if (!thought && json_string_length(value))
+            thought = value;
+    }
+    return json_incref(thought);
+}
+
+// A part of the content that is a thought: its text, or a list of parts with the text (Mistral).
+static bool add_block(const json_t *part, struct strbuf *out)
+{
+    const json_t *type = json_object_get(part, "type"), *thinking = json_object_get(part, "thinking"), *item;
+    struct bytes text = json_bytes(thinking);
+    size_t index;
+    if (!is_text(type, "thinking"))
+        return false;
+    strbuf_add(out, text.data, text.len);
+    json_array_foreach (thinking, index, item) {
+        struct bytes own = json_bytes(json_object_get(item, "text"));
+        strbuf_add(out, own.data, own.len);
+    }
+    return true;
+}
+
+// Takes the thoughts out of a list of parts.
+static void take_blocks(json_t *message, struct strbuf *out)
+{
+    json_t *content = json_object_get(message, "content"), *part;
+    size_t index;
+    if (!json_is_array(content))
+        return;
+    json_t *rest = json_array();
+    json_array_foreach (content, index, part)
+        if (!add_block(part, out))
+            json_array_append(rest, part);
+    json_object_set_new(message, "content", rest);
+}
+
+static void normalise_thought(json_t *message)
+{
+    struct strbuf blocks = { 0 };
+    if (!message_has_role(message, "assistant"))
+        return;
+    json_t *thought = thought_of_keys(message);
+    take_blocks(message, &blocks);
+    for (size_t i = 0; i < sizeof thought_keys / sizeof *thought_keys; i++) {
+        const json_t *value = json_object_get(message, thought_keys[i]);
+        if (json_is_string(value) || json_is_null(value))
+            json_object_del(message, thought_keys[i]);
+    }
+    if (!thought && blocks.len)
+        thought = json_stringn(blocks.data, blocks.len);
+    if (thought)
+        json_object_set_new(message, MESSAGE_THOUGHT, thought);
+    strbuf_free(&blocks);
+}
+
 // ---- earlier calls ------------------------------------------------------------------------------------------------
 
-// A call's arguments as an object. A string that spells none stays as it is; of an empty one {} is meant.
-static json_t *arguments_of(json_t *arguments)
+// A call's arguments as an object. A string that spells none stays as it is; of an empty one {} is meant. NULL: there
+// is no room for them.
+static json_t *arguments_of(json_t *arguments, size_t *room)
 {
     struct bytes text = json_bytes(arguments);
     json_t *object = NULL;
     struct error ignored;
     if (!arguments || json_is_null(arguments) || (text.data && !text.len))
         return json_object();
+    size_t memory = text.data ? json_memory(text) : 0;
+    if (memory > *room)
+        return NULL;
+    *room -= memory;
     if (text.data && json_read(text, &object, &ignored) && json_is_object(object))
         return object;
     json_decref(object);
     return json_incref(arguments);
 }
 
-static json_t *normalise_call(const json_t *call, size_t message, size_t index, struct error *err)
+static json_t *normalise_call(const json_t *call, size_t message, size_t index, size_t *room, struct error *err)
 {
     const json_t *function = json_object_get(call, "function");
     if (!json_is_string(json_object_get(function, "name")))
         return fail(err, "messages[%zu].tool_calls[%zu] has no function with a name", message, index), NULL;
+    json_t *arguments = arguments_of(json_object_get(function, "arguments"), room);
+    if (!arguments)
+        return fail(err, "messages[%zu].tool_calls[%zu] and the calls before it have arguments of more than %d MB",
+                    message, index, MESSAGES_ARGUMENTS_BYTES_MAX >> 20),
+               NULL;
     json_t *own_call = json_copy((json_t *)call), *own_function = json_copy((json_t *)function);
-    json_object_set_new(own_function, "arguments", arguments_of(json_object_get(function, "arguments")));
+    json_object_set_new(own_function, "arguments", arguments);
     json_object_set_new(own_call, "function", own_function);
     return own_call;
 }
 
 // Clients send `"tool_calls": null` along; templates ask whether the key is there.
-static bool normalise_calls(json_t *message, size_t index, struct error *err)
+static bool normalise_calls(json_t *message, size_t index, size_t *room, struct error *err)
 {
     const json_t *calls = json_object_get(message, "tool_calls");
     if (!calls)
@@ -150,7 +225,7 @@ static bool normalise_calls(json_t *message, size_t index, struct error *err)
         return fail(err, "messages[%zu].tool_calls is not a list", index);
     json_t *own = json_array();
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        json_t *call = normalise_call(json_array_get(calls, i), index, i, err);
+        json_t *call = normalise_call(json_array_get(calls, i), index, i, room, err);
         if (!call) {
             json_decref(own);
             return false;
@@ -162,14 +237,15 @@ static bool normalise_calls(json_t *message, size_t index, struct error *err)
 
 // ---- conversations ------------------------------------------------------------------------------------------------
 
-static bool normalise_message(json_t *message, size_t index, bool keep_lists, struct error *err)
+static bool normalise_message(json_t *message, size_t index, bool keep_lists, size_t *room, struct error *err)
 {
     if (!json_is_string(json_object_get(message, "role")))
         return fail(err, "messages[%zu] has no role; write {\"role\": \"user\", \"content\": \"...\"}", index);
     if (message_has_role(message, "developer"))
         json_object_set_new(message, "role", json_string("system"));
+    normalise_thought(message);
     return normalise_content(message, index, keep_lists && message_has_role(message, "user"), err)
-        && normalise_calls(message, index, err);
+        && normalise_calls(message, index, room, err);
 }
 
 json_t *messages_normalise(const json_t *messages, bool keep_lists, struct error *err)
@@ -177,10 +253,11 @@ json_t *messages_normalise(const json_t *messages, bool keep_lists, struct error
     if (!json_is_array(messages))
         return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]"), NULL;
     json_t *own = json_array();
+    size_t room = MESSAGES_ARGUMENTS_BYTES_MAX;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_copy(json_array_get(messages, i));
         json_array_append_new(own, message);
-        if (!normalise_message(message, i, keep_lists, err)) {
+        if (!normalise_message(message, i, keep_lists, &room, err)) {
             json_decref(own);
             return NULL;
         }

@@ -8,10 +8,16 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 
+#define MESSAGE_THOUGHT "reasoning_content"
+
+enum { MESSAGES_ARGUMENTS_BYTES_MAX = 64 << 20 }; // of memory for the arguments of all earlier calls
+
 // A new list of messages, each an object with a role and a content. Contents that are absent or null become "", lists
 // of parts one text (unless `keep_lists`, which leaves a user's list a list); the arguments of earlier calls, a string
-// in the protocol, become the object they spell; a developer is the system. NULL with a sentence that names the field:
-// what is no conversation, or holds what a model of text cannot read.
+// in the protocol, become the object they spell; an assistant's thoughts, which clients send under several keys or as
+// parts of the content, are a text under MESSAGE_THOUGHT; a developer is the system. The caller may change the
+// messages, their calls and these calls' functions. NULL with a sentence that names the field: what is no conversation,
+// or holds what a model of text cannot read.
 json_t *messages_normalise(const json_t *messages, bool keep_lists, struct error *err);
 
 // For templates that read contents as lists alone: every text becomes a list of one part.

@@ -6,7 +6,7 @@
 #include "base/public.h"
 #include "format/json.h"
 #include "format/public.h"
-#include "text/chat.h"
+#include "text/chat_continue.h"
 #include "text/save.h"
 #include "text/tokenizer.h"
 
@@ -90,15 +90,54 @@ struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint,
 
 void nibble_chat_close(struct nibble_chat *chat) { chat_close((struct chat *)chat); }
 
+static bool render(const struct nibble_chat *chat, const json_t *request, struct nibble_text *out, struct error *err)
+{
+    struct strbuf buf = public_text_borrow(out);
+    bool ok = chat_render((const struct chat *)chat, request, &buf, err);
+    public_text_return(out, &buf);
+    return ok;
+}
+
 bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
                         struct error *err)
 {
     json_t *request;
     if (!json_read((struct bytes){ json, len }, &request, err))
         return false;
-    struct strbuf buf = public_text_borrow(out);
-    bool ok = chat_render((const struct chat *)chat, request, &buf, err);
-    public_text_return(out, &buf);
+    bool ok = render(chat, request, out, err);
+    json_decref(request);
+    return ok;
+}
+
+// Puts messages in the template's shape in place of the request's own.
+static bool normalise(const struct nibble_chat *chat, json_t *request, struct error *err)
+{
+    bool continues;
+    if (!chat_asks_to_continue(request, &continues, err))
+        return false;
+    json_t *tools = json_object_get(request, "tools");
+    if (json_is_null(tools))
+        tools = NULL;
+    if (tools && !tools_check(tools, err))
+        return false;
+    json_t *messages = chat_normalise((const struct chat *)chat, json_object_get(request, "messages"), tools, err);
+    if (!messages)
+        return false;
+    json_t *own_tools = chat_tools((const struct chat *)chat, tools);
+    json_object_set_new(request, "messages", messages);
+    json_object_set_new(request, "tools", own_tools ? own_tools : json_null());
+    return true;
+}
+
+bool nibble_chat_render_request(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
+                                struct error *err)
+{
+    json_t *request;
+    if (!json_read((struct bytes){ json, len }, &request, err))
+        return false;
+    if (json_is_array(request))
+        request = json_pack("{s:o}", "messages", request);
+    bool ok = normalise(chat, request, err) && render(chat, request, out, err);
     json_decref(request);
     return ok;
 }

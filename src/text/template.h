@@ -21,9 +21,13 @@ void template_free(struct template *template);
 // Does the template look at the variable? It may be one that no request has to set.
 bool template_reads(const struct template *template, const char *variable);
 
-// Appends the text to *out. `variables` is an object; `now` is what strftime_now formats, in local time.
-// raise_exception(message) fails with exactly that message.
-bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,
-                     struct error *err);
+struct template_limits {
+    time_t now;     // what strftime_now formats, in local time
+    uint64_t steps; // that it may take at most; 0: RENDER_STEPS_MAX, about a second
+};
+
+// Appends the text to *out. `variables` is an object. raise_exception(message) fails with exactly that message.
+bool template_render(const struct template *template, const json_t *variables, const struct template_limits *limits,
+                     struct strbuf *out, struct error *err);
 
 #endif

@@ -163,6 +163,14 @@ def test_a_grammar_begins_behind_the_thought(thinker, bang, stream):
         assert message["reasoning"] == "!!!!!" and content in answers, message
 
 
+def test_a_message_that_is_continued(thinker, bang):
+    """It may end inside a thought, which then goes on."""
+    request = {"temperature": 0, "max_tokens": 5, "continue_final_message": True, **bang}
+    for text, thinks in (("<think>\nWell", True), ("<think>\nWell</think>Hi", False), ("Hi", False)):
+        message, _ = message_of(thinker, {"messages": [*user("<think>"), {"role": "assistant", "content": text}], **request})
+        assert message.get("reasoning", message["content"]) == "!!!!!" and ("reasoning" in message) == thinks
+
+
 def test_closed_at_max_tokens(thinker, bang):
     """close_at_max_tokens leaves room for the answer behind the thought."""
     request = {"messages": user("Hi"), "temperature": 0, "max_tokens": 24, "close_at_max_tokens": True, **bang, **FORCED,

@@ -5,6 +5,7 @@ jinja2 is set up the way transformers does it. Where it raises, nibble has to fa
 Features of jinja2 that no published chat template uses are left out; test_sentences has what is said about them.
 """
 
+import copy
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,13 @@ class Namespace(jinja2.utils.Namespace):
             raise jinja2.exceptions.SecurityError(name)
 
 
+class Sandbox(ImmutableSandboxedEnvironment):
+    """transformers', and the two methods that Kimi K2's template calls."""
+
+    def is_safe_attribute(self, of, name, value):
+        return isinstance(of, list) and name in ("append", "pop") or super().is_safe_attribute(of, name, value)
+
+
 def environment():
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
@@ -57,8 +65,9 @@ def environment():
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    env = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     env.filters["tojson"] = tojson
+    env.filters["from_json"] = json.loads  # DeepSeek V3.2 and V4
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     env.globals["namespace"] = Namespace
@@ -72,7 +81,7 @@ def expected(source, variables):
     """What jinja2 prints, or the exception it raises."""
     defaults = {"messages": None, "tools": None, "documents": None, "add_generation_prompt": True}
     try:
-        text = compiled(source).render({**defaults, **variables})
+        text = compiled(source).render(copy.deepcopy({**defaults, **variables}))  # append and pop change lists
         text.encode()
         return text, None
     except Exception as error:
@@ -344,7 +353,7 @@ l.append(4)
 l.sort()
 l.pop()
 l.extend([1])
-l.append, d.pop, l.append is defined
+l.extend, d.pop, l.append is defined
 l.index(99)
 l | sort, l | sort(reverse=true), words | sort, words | sort(case_sensitive=true), words | sort(true), l | sort | first
 [1, "a"] | sort

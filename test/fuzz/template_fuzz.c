@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (template) {
         json_t *variables = json_loads(conversation, 0, NULL);
         struct strbuf out = { 0 };
-        template_render(template, variables, 1700000000, &out, &err);
+        template_render(template, variables, &(struct template_limits){ .now = 1700000000 }, &out, &err);
         strbuf_free(&out);
         json_decref(variables);
     }

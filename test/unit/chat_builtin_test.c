@@ -52,7 +52,7 @@ static void test_families(void **state)
         struct error err;
         assert_non_null(builtin);
         assert_string_equal(builtin->family, families[i].family);
-        struct chat *chat = chat_open_source(NULL, builtin->source, &err);
+        struct chat *chat = chat_open_source(NULL, bytes_of(builtin->source), &err);
         json_t *request = read_quoted(conversation);
         assert_non_null(chat);
         assert_true(chat_render(chat, request, &text, &err));

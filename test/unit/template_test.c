@@ -28,7 +28,8 @@ static bool render(struct bytes source, struct strbuf *out, struct error *err)
         memcpy(exact, source.data, source.len);
     struct template *template = template_parse((struct bytes){ exact, source.len }, err);
     free(exact); // a parsed template stands on its own
-    bool ok = template && template_render(template, variables, 1700000000, out, err);
+    bool ok = template
+        && template_render(template, variables, &(struct template_limits){ .now = 1700000000 }, out, err);
     template_free(template);
     json_decref(variables);
     return ok;
@@ -72,6 +73,10 @@ static void test_renders(void **state)
         { "{{ missing }}[{{ messages[0].missing }}]{{ missing is defined }}", "[]False" },
         { "{{ {'a': [1, 2.0, none, true, 'x']} }}", "{'a': [1, 2.0, None, True, 'x']}" },
         { "{% generation %}x{% endgeneration %}", "x" },
+        { "{% set _ = list.append(4) %}{{ list }}{{ list.pop() }}{{ list.pop(0) }}{{ list.pop(-1) }}{{ list }}{{ _ }}",
+          "[3, 1, 2, 4]432[1]None" },
+        { "{% for x in list %}{{ x }}{% if x == 3 %}{% set _ = list.append(7) %}{% endif %}{% endfor %}", "3127" },
+        { "{{ '{\"a\": [1, 2.5, null, \"\\u00e9\"]}' | from_json }}", "{'a': [1, 2.5, None, '\xC3\xA9']}" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         check_text(cases[i].source, cases[i].text);
@@ -133,7 +138,11 @@ static void test_sentences(void **state)
           "line 3: '+' does not work between none and a string" },
         { "{{ 1 / 0 }}", "division by zero" },
         { "{{ 9223372036854775807 + 1 }}", "outgrows 64 bits" },
-        { "{{ list.append(4) }}", "'append' of a list is not allowed in a template" },
+        { "{{ list.extend([4]) }}", "'extend' of a list is not allowed in a template" },
+        { "{{ [].pop() }}", "pop: the list is empty" },
+        { "{{ list.pop(3) }}", "pop: the list has no item 3" },
+        { "{{ '{x' | from_json }}", "from_json: " },
+        { "{{ 5 | from_json }}", "from_json takes a string, not an integer" },
         { "{% for x in none %}{% endfor %}", "none cannot be iterated over" },
         { "{{ list | nope }}", "there is no filter called 'nope'" },
         { "{{ list is nope }}", "there is no test called 'nope'" },
@@ -268,6 +277,11 @@ static void test_limits_of_a_run(void **state)
           "{% endfor %}{{ n.g | list }}",
           "levels" },
         { "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "levels" },
+        { "{% set _ = list.append(list) %}{{ list }}", "levels" },
+        { "{% set _ = list.append(list) %}{{ list | tojson }}", "levels" },
+        { "{% set l = [] %}{% set m = [] %}{% set _ = l.append(m) %}{% set _ = m.append(l) %}{{ l == m }}", "levels" },
+        { "{% set _ = list.append(list) %}{{ list < list }}", "levels" },
+        { "{% for x in list %}{% set _ = list.append(x) %}{% endfor %}", "MB of memory" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clock_t start = clock();

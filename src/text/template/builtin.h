@@ -3,6 +3,8 @@
 #ifndef TEXT_TEMPLATE_BUILTIN_H
 #define TEXT_TEMPLATE_BUILTIN_H
 
+#include <jansson.h>
+
 #include "text/template/iterate.h"
 #include "text/template/value.h"
 
@@ -55,6 +57,7 @@ static inline bool call_has(const struct call *call, int index) // given, and no
 }
 
 // Shared by several tables.
+struct value value_from_json(struct render *render, const json_t *json, bool copied); // copied: it may be freed
 struct value string_of(struct render *render, struct value value); // as {{ }} prints it; a string stays as it is
 struct value string_concat(struct render *render, struct value a, struct value b); // of two strings
 struct value escape_html(struct render *render, struct value value);               // a safe string stays as it is

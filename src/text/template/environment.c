@@ -9,7 +9,7 @@ static const struct builtin filters[] = { TEMPLATE_FILTERS(ROW) };
 static const struct builtin tests[] = { TEMPLATE_TESTS(ROW) };
 static const struct builtin globals[] = { TEMPLATE_GLOBALS(ROW) };
 static const struct builtin string_methods[] = { TEMPLATE_STRING_METHODS(ROW) };
-static const struct builtin list_methods[] = { TEMPLATE_FORBIDDEN_LIST_METHODS(FORBIDDEN) };
+static const struct builtin list_methods[] = { TEMPLATE_LIST_METHODS(ROW) TEMPLATE_FORBIDDEN_LIST_METHODS(FORBIDDEN) };
 static const struct builtin dict_methods[] = { TEMPLATE_DICT_METHODS(ROW) TEMPLATE_FORBIDDEN_DICT_METHODS(FORBIDDEN) };
 static const struct builtin loop_methods[] = { TEMPLATE_LOOP_METHODS(ROW) };
 

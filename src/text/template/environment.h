@@ -19,6 +19,7 @@
     X("dictsort", filter_dictsort, 0, "case_sensitive by reverse") \
     X("first", filter_first, 0, "") \
     X("float", filter_float, 0, "default") \
+    X("from_json", filter_from_json, 0, "") \
     X("indent", filter_indent, 0, "width first blank") \
     X("int", filter_int, 0, "default") \
     X("items", filter_items, 0, "") \
@@ -110,9 +111,14 @@
 #define TEMPLATE_LOOP_METHODS(X) \
     X("cycle", loop_cycle, 0, "*")
 
-// Methods that would change a list or a dict, which the sandbox (jinja2's ImmutableSandboxedEnvironment) forbids.
+// Kimi K2's template keeps the ids of calls in a list that it appends to and pops from.
+#define TEMPLATE_LIST_METHODS(X) \
+    X("append", list_append, 1, "/item") \
+    X("pop", list_pop, 0, "/index")
+
+// Other methods that would change a list or a dict, which the sandbox (jinja2's ImmutableSandboxedEnvironment) forbids.
 #define TEMPLATE_FORBIDDEN_LIST_METHODS(X) \
-    X("append") X("clear") X("extend") X("insert") X("pop") X("remove") X("reverse") X("sort")
+    X("clear") X("extend") X("insert") X("remove") X("reverse") X("sort")
 #define TEMPLATE_FORBIDDEN_DICT_METHODS(X) \
     X("clear") X("pop") X("popitem") X("setdefault") X("update")
 // clang-format on
@@ -122,6 +128,7 @@ TEMPLATE_FILTERS(X)
 TEMPLATE_TESTS(X)
 TEMPLATE_GLOBALS(X)
 TEMPLATE_STRING_METHODS(X)
+TEMPLATE_LIST_METHODS(X)
 TEMPLATE_DICT_METHODS(X)
 TEMPLATE_LOOP_METHODS(X)
 #undef X

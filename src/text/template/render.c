@@ -43,8 +43,9 @@ struct value render_fail_undefined(struct render *render, struct value value)
 bool render_step(struct render *render, size_t cost)
 {
     render->steps += cost;
-    if (render->steps > RENDER_STEPS_MAX)
-        render_fail(render, "the template is still running after %d steps, which is the limit", RENDER_STEPS_MAX);
+    if (render->steps > render->steps_max)
+        render_fail(render, "the template is still running after %llu steps, which is the limit",
+                    (unsigned long long)render->steps_max);
     return !render->failed;
 }
 

@@ -4,8 +4,8 @@
 //       the arena has a byte limit, checked in render_new and render_room.
 //   (2) Errors are sticky: the first message stays, later results are undefined and ignored. Every loop calls an
 //       iterator or render_step, and both return false after an error.
-//   (3) Every string is valid UTF-8. Strings, lists and dicts never change once a template can see them (the sandbox
-//       forbids the methods that would); namespaces, iterators and loops do.
+//   (3) Every string is valid UTF-8. Strings, tuples and dicts never change once a template can see them (the sandbox
+//       forbids the methods that would); lists (append, pop), namespaces, iterators and loops do.
 #ifndef TEXT_TEMPLATE_VALUE_H
 #define TEXT_TEMPLATE_VALUE_H
 
@@ -126,7 +126,7 @@ struct render {
     const struct template *template;
     struct arena arena;
     size_t memory_used;
-    uint64_t steps;
+    uint64_t steps, steps_max;
     int depth;
     bool failed;
     int line; // of what is being evaluated
