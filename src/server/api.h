@@ -42,6 +42,7 @@ struct api {
     struct tokens reasoning_tokens;         // special tokens that thoughts stand between
     int max_reasoning_tokens;               // of requests without their own, -1: any number
     struct lazy_vocabulary *vocabulary;     // for grammars, see api_vocabulary
+    struct grammar_cache *grammars;         // compiled ones (grammar_cache.h); NULL: each request compiles its own
     struct nibble_sampling defaults;        // of generation_config.json
     bool has_seed;                          // defaults.seed is for requests without a seed
     const char *const *names;               // the first is what answers call the model

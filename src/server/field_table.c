@@ -76,6 +76,10 @@ const struct field field_table[] = {
     { "guided_json", GENERATE, FIELD_READ },
     { "guided_choice", GENERATE, FIELD_READ },
     { "guided_regex", GENERATE, FIELD_READ },
+    { "guided_grammar", GENERATE, FIELD_READ },
+    { "grammar", GENERATE, FIELD_READ }, // llama-server's GBNF
+    { "ebnf", GENERATE, FIELD_READ },    // SGLang's
+    { "structural_tag", GENERATE, FIELD_READ },
     { "tools", TEMPLATE, FIELD_READ },
     { "tool_choice", TEMPLATE, FIELD_READ },
     { "parallel_tool_calls", TEMPLATE, FIELD_READ },
@@ -164,11 +168,10 @@ const struct field field_table[] = {
     // ---- not built
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
     { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
-    { "grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "ebnf", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "guided_grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
-    { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("leave it out") },
-    { "structural_tag", GENERATE, FIELD_REFUSED, INSTEAD("use tools or response_format") },
+    { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("use structured_outputs.disable_any_whitespace") },
+    { "grammar_lazy", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },
+    { "grammar_triggers", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },
+    { "preserved_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use skip_special_tokens") },
     { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
     { "allowed_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
     { "bad_words", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },

@@ -50,6 +50,8 @@
       "Connections that were answered 503: all were in use, or there were no more descriptors.")                      \
     X("nibble:http_connections_evicted_total", counter, none, metrics->connections.evicted,                           \
       "Idle connections that were closed for new ones.")                                                              \
+    X("nibble:grammars_compiled_total", counter, none, metrics->grammars_compiled,                                    \
+      "Schemas, regexes, grammars and lists of tools that no earlier request had brought.")                           \
     X("nibble:log_lines_dropped_total", counter, none, metrics->log_dropped,                                          \
       "Lines of the log that were not written, as nobody read those before them.")                                    \
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \

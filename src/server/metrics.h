@@ -52,8 +52,8 @@ struct metrics {
     struct histogram histograms[METRIC_HISTOGRAMS];
     uint64_t finished[API_FINISHES];
     uint64_t foreign_requests;                 // of other origins, or for other hosts: 403
-    size_t inflight_bytes, inflight_bytes_max; // of the budget for requests; set by the owner, as are the next two
-    uint64_t log_dropped;
+    size_t inflight_bytes, inflight_bytes_max; // of the budget for requests; set by the owner, as are the next three
+    uint64_t log_dropped, grammars_compiled;
     struct http_counts connections;
     struct http_count {
         char handler[48]; // a route of the server's table, or "other"

@@ -14,6 +14,7 @@
 #include "engine/calibration/file.h"
 #include "format/public.h"
 #include "server/tokenizer_info.h"
+#include "server/grammar_cache.h"
 #include "text/chat_builtin.h"
 
 // Returns a copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
@@ -195,6 +196,7 @@ static bool describe(struct served *served, const struct server_options *options
         .checkpoint = &served->checkpoint->checkpoint,
         .trust_chat_template = options->trust_request_chat_template,
         .vocabulary = &served->vocabulary,
+        .grammars = grammar_cache_open(GRAMMAR_CACHE_BYTES),
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
         .name_count = named ? options->model_name_count : 1,
@@ -236,6 +238,7 @@ void served_close(struct served *served)
 {
     nibble_scheduler_close(served->scheduler);
     nibble_engine_close(served->engine);
+    grammar_cache_close(served->api.grammars);
     grammar_vocabulary_close(served->vocabulary.made);
     chat_close(served->chat);
     tokenizer_close(served->tokenizer);

@@ -26,6 +26,7 @@ struct answer_form {
     const char *field;       // that asks for it
     json_t *schema;          // of a JSON value, or
     struct grammar *grammar; // of a text
+    bool compact;            // JSON without white space
     bool strict;             // what cannot be held of the schema is refused
 };
 bool read_format(struct job *job, struct answer_form *form);

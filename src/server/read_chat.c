@@ -4,6 +4,7 @@
 #include "format/json.h"
 #include "server/check.h"
 #include "server/kind.h"
+#include "server/grammar_cache.h"
 #include "server/read.h"
 #include "text/chat_continue.h"
 
@@ -180,13 +181,15 @@ static bool make_grammar(struct job *job, struct answer_form *form)
                         "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "
                         "tool_choice none",
                         form->field);
+    if (has_tools && !job->must_call && form->compact)
+        return api_fail(&job->error, 400, form->field, "disable_any_whitespace cannot stand beside \"tools\"");
     // The form is tried alone at first, so that its own errors are not reported as the tools'.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;
     if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
-    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &cause);
+    job->grammar = grammar_cache_tools(job->api, job->tool_form, job->tools, &choice, &cause);
     if (!job->grammar)
         return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", cause.text);
     return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");

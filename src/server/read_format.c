@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/read_format.c: reads structured outputs under all their names: response_format (OpenAI, and with
 // llama-server's `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema
-// and regex.
+// and regex, grammars as text (llama-server's grammar, SGLang's ebnf) and structural tags.
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
+#include "server/grammar_cache.h"
 #include "server/read.h"
 
 // Schemas come as objects, or as JSON in a text. A new reference; NULL: neither.
@@ -32,9 +33,41 @@ static bool use_pattern(struct job *job, const json_t *value, struct answer_form
     struct bytes pattern = { json_string_value(value), json_string_length(value) };
     if (!pattern.len)
         return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
-    form->grammar = grammar_from_pattern(pattern, &cause);
+    form->grammar = grammar_cache_pattern(job->api, pattern, &cause);
     return form->grammar
         || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s", form->field, cause.text);
+}
+
+// A context-free grammar: GBNF, EBNF or Lark.
+static bool use_grammar(struct job *job, const json_t *value, struct answer_form *form)
+{
+    struct error cause;
+    struct bytes text = { json_string_value(value), json_string_length(value) };
+    if (!text.len)
+        return api_fail(&job->error, 400, form->field, "\"%s\" is a grammar, as text in GBNF, EBNF or Lark",
+                        form->field);
+    form->grammar = grammar_cache_text(job->api, text, &cause);
+    if (!form->grammar)
+        return api_fail(&job->error, 400, form->field, "the grammar in \"%s\" cannot be used: %s", form->field,
+                        cause.text);
+    if (grammar_notice(form->grammar))
+        check_warn(job, "grammar: %s", grammar_notice(form->grammar));
+    return true;
+}
+
+// XGrammar's structural tag, as an object or its text.
+static bool use_tag(struct job *job, const json_t *value, struct answer_form *form)
+{
+    struct error cause;
+    json_t *tag = schema_of(value);
+    if (!json_is_object(tag)) {
+        json_decref(tag);
+        return api_fail(&job->error, 400, form->field, "\"%s\" has a structural tag that is no object", form->field);
+    }
+    form->grammar = grammar_cache_tag(job->api, tag, &cause);
+    json_decref(tag);
+    return form->grammar
+        || api_fail(&job->error, 400, form->field, "\"%s\" cannot be used: %s", form->field, cause.text);
 }
 
 static bool is_repeated(const json_t *list, size_t index)
@@ -81,6 +114,29 @@ static bool use_object(struct job *job, const json_t *value, struct answer_form 
     return true;
 }
 
+// Types whose form stands beside the word.
+static const struct {
+    const char *type, *word;
+    bool (*use)(struct job *job, const json_t *value, struct answer_form *form);
+} typed_forms[] = {
+    { "grammar", "grammar", use_grammar }, // Fireworks
+    { "regex", "pattern", use_pattern },
+};
+
+static bool use_typed(struct job *job, const json_t *format, const char *type, struct answer_form *form, bool *known)
+{
+    *known = true;
+    if (!strcmp(type, "structural_tag"))
+        return use_tag(job, format, form);
+    for (size_t i = 0; i < sizeof typed_forms / sizeof *typed_forms; i++) {
+        const char *const words[] = { "type", typed_forms[i].word, NULL };
+        if (!strcmp(typed_forms[i].type, type))
+            return fields_check_keys(format, form->field, words, &job->error)
+                && typed_forms[i].use(job, json_object_get(format, typed_forms[i].word), form);
+    }
+    return *known = false;
+}
+
 // OpenAI: {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": ...}}; llama-server and SGLang put
 // the schema itself beside the type.
 static bool use_response_format(struct job *job, const json_t *format, struct answer_form *form)
@@ -89,13 +145,17 @@ static bool use_response_format(struct job *job, const json_t *format, struct an
     static const char *const schema_words[] = { "name", "description", "schema", "strict", NULL };
     const json_t *beside = json_object_get(format, "schema"), *own = json_object_get(format, "json_schema");
     const char *type = json_string_value(json_object_get(format, "type"));
+    bool known, used = use_typed(job, format, type ? type : "", form, &known);
+    if (known)
+        return used;
     if (!fields_check_keys(format, form->field, words, &job->error)
         || !fields_check_keys(own, form->field, schema_words, &job->error))
         return false;
     bool any_object = type && !strcmp(type, "json_object"), has_schema = type && !strcmp(type, "json_schema");
     if (!any_object && !has_schema)
         return api_fail(&job->error, 400, form->field,
-                        "\"response_format\" is an object whose type is text, json_object or json_schema");
+                        "\"response_format\" is an object whose type is text, json_object, json_schema, regex, "
+                        "grammar or structural_tag");
     if (beside && !json_is_null(beside))
         return use_schema(job, beside, form);
     if (any_object)
@@ -108,33 +168,59 @@ static bool use_response_format(struct job *job, const json_t *format, struct an
     return true;
 }
 
-// vLLM: {"json" | "regex" | "choice" | "json_object": ...}.
+// Keys of vLLM's structured_outputs: one form, and words about it.
+static const struct {
+    const char *word;
+    bool (*use)(struct job *job, const json_t *value, struct answer_form *form); // NULL: it is no form
+    const char *refusal;                                                         // NULL: it is read
+} outputs[] = {
+    { "json", use_schema, NULL },
+    { "regex", use_pattern, NULL },
+    { "choice", use_choice, NULL },
+    { "grammar", use_grammar, NULL },
+    { "json_object", use_object, NULL },
+    { "structural_tag", use_tag, NULL },
+    { "disable_any_whitespace", NULL, NULL },
+    { "disable_fallback", NULL, NULL }, // there is one engine of grammars
+    { "backend", NULL, NULL },
+    { "whitespace_pattern", NULL, "leave it out, or use disable_any_whitespace" },
+    { "disable_additional_properties", NULL, "write \"additionalProperties\": false into the schema" },
+};
+
+enum { OUTPUTS = sizeof outputs / sizeof *outputs };
+
 static bool use_structured_outputs(struct job *job, const json_t *value, struct answer_form *form)
 {
-    const char *name = form->field;
-    static const char *const words[] = { "json", "regex", "choice", "json_object", NULL };
-    static bool (*const uses[])(struct job *, const json_t *, struct answer_form *) = { use_schema, use_pattern,
-                                                                                        use_choice, use_object };
-    const char *key;
+    const char *name = form->field, *key;
     json_t *one, *chosen = NULL;
     size_t which = 0;
     if (!json_is_object(value))
-        return api_fail(&job->error, 400, name, "\"%s\" is an object with json, regex, choice or json_object", name);
+        return api_fail(&job->error, 400, name,
+                        "\"%s\" is an object with json, regex, choice, grammar, json_object or structural_tag", name);
     json_object_foreach ((json_t *)value, key, one) {
         size_t word = 0;
         if (field_is_empty(one))
             continue;
-        while (words[word] && strcmp(words[word], key))
+        while (word < OUTPUTS && strcmp(outputs[word].word, key) != 0)
             word++;
-        if (!words[word] || chosen)
+        if (word < OUTPUTS && outputs[word].refusal)
+            return api_fail(&job->error, 400, name, "%s of \"%s\" is not supported; %s", key, name,
+                            outputs[word].refusal);
+        if (word == OUTPUTS || (outputs[word].use && chosen))
             return api_fail(&job->error, 400, name,
-                            "\"%s\" takes one of json, regex, choice and json_object; %.60s is "
-                            "%s",
+                            "\"%s\" takes one of json, regex, choice, grammar, json_object and structural_tag; %.60s "
+                            "is %s",
                             name, key, chosen ? "a second one" : "none of them");
+        if (!outputs[word].use)
+            continue;
         chosen = one;
         which = word;
     }
-    return !chosen || uses[which](job, chosen, form);
+    form->compact = json_is_true(json_object_get(value, "disable_any_whitespace"));
+    if (form->compact && chosen && outputs[which].use == use_tag)
+        return api_fail(&job->error, 400, name, "disable_any_whitespace of \"%s\" does not reach into a structural_tag",
+                        name);
+    return !chosen || outputs[which].use(job, chosen, form);
 }
 
 static const struct {
@@ -147,13 +233,18 @@ static const struct {
     { "guided_json", use_schema },
     { "guided_choice", use_choice },
     { "guided_regex", use_pattern },
+    { "guided_grammar", use_grammar },
     { "regex", use_pattern },
+    { "grammar", use_grammar },
+    { "ebnf", use_grammar },
+    { "structural_tag", use_tag },
 };
 
 static bool asks_nothing(const json_t *value)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
-    return !value || json_is_null(value) || (type && !strcmp(type, "text") && json_object_size(value) == 1);
+    return !value || json_is_null(value) || (json_is_string(value) && !json_string_length(value))
+        || (type && !strcmp(type, "text") && json_object_size(value) == 1);
 }
 
 bool read_format(struct job *job, struct answer_form *form)
@@ -180,7 +271,7 @@ bool read_format(struct job *job, struct answer_form *form)
 bool read_form_grammar(struct job *job, struct answer_form *form)
 {
     struct error cause;
-    job->grammar = form->schema ? grammar_from_schema(form->schema, &cause) : form->grammar;
+    job->grammar = form->schema ? grammar_cache_schema(job->api, form->schema, form->compact, &cause) : form->grammar;
     form->grammar = NULL;
     if (!form->schema)
         return true;

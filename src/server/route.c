@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "server/cors.h"
+#include "server/grammar_cache.h"
 #include "server/serve.h"
 
 extern const char page_html[]; // web/index.html, put into the program by the build
@@ -128,6 +129,7 @@ static void handle_metrics(struct server *server, const struct route *route, str
     server->metrics.inflight_bytes = budget_used(&server->budget);
     server->metrics.inflight_bytes_max = server->budget.limit_bytes;
     server->metrics.log_dropped = log_dropped(&server->options->log);
+    server->metrics.grammars_compiled = grammar_cache_compiled(server->served.api.grammars);
     server->metrics.connections = http_counts(server->http);
     metrics_print(&server->metrics, &stats, stats.waiting + unseen, &text);
     route_reply(server, exchange, route->path, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_bytes(&text), 0);

@@ -16,10 +16,14 @@ struct grammar_vocabulary *grammar_vocabulary_open(const struct tokenizer *token
 void grammar_vocabulary_close(struct grammar_vocabulary *vocabulary);
 
 struct grammar; // immutable: any number of matchers of one vocabulary, on any thread
-void grammar_free(struct grammar *grammar);
+struct grammar *grammar_share(struct grammar *grammar); // a further reference
+void grammar_free(struct grammar *grammar);             // gives one back
+// The memory that it takes, with the masks that it keeps for a vocabulary of so many tokens.
+size_t grammar_bytes(const struct grammar *grammar, int vocabulary);
 
 // NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
+struct grammar *grammar_from_compact_schema(const json_t *schema, struct error *err); // without white space in answers
 // Keywords that the grammar does not enforce, with their places ("'not' at #/items, ..."): an answer has to be given
 // to validate() (text/grammar/validate.h). NULL: every answer that follows the grammar meets its schemas.
 const char *grammar_unenforced(const struct grammar *grammar);
@@ -27,6 +31,11 @@ const char *grammar_unenforced(const struct grammar *grammar);
 const char *grammar_unsupported(const struct grammar *grammar);
 // Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
+// A context-free grammar as text: GBNF (llama.cpp), EBNF (XGrammar, SGLang) or Lark (vLLM), told apart by ::=.
+struct grammar *grammar_from_text(struct bytes text, struct error *err);
+// XGrammar's structural tag: free text in which markers begin forms.
+struct grammar *grammar_from_structural_tag(const json_t *tag, struct error *err);
+const char *grammar_notice(const struct grammar *grammar); // a sentence for the log, or NULL
 
 // Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
 // alternative is a list of parts; the answer is one of the alternatives, or several with the separator between them.

@@ -36,7 +36,7 @@ json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t 
 json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
 
 // Constraints on an answer that is masked.
-struct tools_choice {
+struct tools_choice {        // server/grammar_cache.c has each of these in its key
     const char *name;        // the tool that is called; NULL: any of them
     bool parallel;           // several calls, where the form has a way to write them
     const json_t *otherwise; // instead of calls, a JSON value of this schema; NULL: a call is required

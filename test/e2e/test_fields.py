@@ -281,7 +281,7 @@ def test_codes(server):
     chat = REQUESTS["ON_CHAT"]
     codes = {
         "context_length_exceeded": {**chat, "max_tokens": 10**6}, "invalid_value": {**chat, "temperature": -1},
-        "unknown_parameter": {**chat, "tmperature": 1}, "unsupported_parameter": {**chat, "grammar": "x"},
+        "unknown_parameter": {**chat, "tmperature": 1}, "unsupported_parameter": {**chat, "stop_regex": "x"},
         "unsupported_value": {**chat, "mirostat": 2},
     }
     for code, request in codes.items():

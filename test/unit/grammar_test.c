@@ -467,7 +467,7 @@ static void computes_a_mask_once(void **state)
 static void keeps_the_masks_used_last(void **state)
 {
     struct fixture *fixture = *state;
-    struct grammar *grammar = must_compile("{'type':'string','maxLength':100}");
+    struct grammar *grammar = must_compile("{'type':'string','maxLength':300}");
     struct matcher *matcher = matcher_open(grammar, fixture->vocabulary), *other;
     matcher_accept(matcher, '"');
     for (int i = 0; i < 2 * MASK_CACHE_MAX; i++) { // the room that is left is a part of the state

@@ -29,8 +29,8 @@ ALWAYS_INLINE ivec levels(struct packed_format f, ivec codes)
     return _mm512_shuffle_epi8(_mm512_add_epi8(ivec_set128(level_table(f)), raised), codes);
 }
 
-// Nibbles: a vector has two quads. It is loaded once, since decode is limited by loads; left alone, compilers load it as
-// an operand of each.
+// Nibbles: a vector has two quads. It is loaded once, since decode is limited by loads; left alone, compilers load it
+// as an operand of each.
 ALWAYS_INLINE void dequantise_nibbles(struct packed_format f, const uint8_t *codes, ivec quads[PACKED_QUADS])
 {
     UNROLL for (int i = 0; i < PACKED_QUADS / 2; i++)
@@ -53,8 +53,8 @@ ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_
     return out;
 }
 
-// One plane of one token, added to `sum`. A whole block's products are added in two chains, which wait for half as many:
-// integer sums are exact in any order.
+// One plane of one token, added to `sum`. A whole block's products are added in two chains, which wait for half as
+// many: integer sums are exact in any order.
 ALWAYS_INLINE ivec dot_plane(struct packed_format f, const struct dequantised *w, int part, struct tile x, int plane,
                              int token, ivec sum)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/packed.h: the packed weight layout of all x86 kernels.
 //   (1) sixteen rows form a group; their number is filled up with zero rows. A group is the codes of all k, then a
-//       record for each of the file's blocks along k, with what the blocks of sixteen rows hold besides: scales f16[16],
-//       minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16]. Each of the four is there where
-//       the format has it. A group is filled up to whole cache lines, so that no vector of codes crosses one
+//       record for each of the file's blocks along k, with what the blocks of sixteen rows hold besides codes:
+//       scales f16[16], minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16]. Each of the
+//       four is there where the format has it. A group is filled up to whole cache lines, so that no vector of codes
+//       crosses one
 //   (2) the codes of 32 values are bits * 64 bytes. A vector of 64 bytes is four consecutive k of each of 16 rows.
 //       With v_i the vector of k = 4 i to 4 i + 3, and the codes cut into planes of 8, 4, 2 or 1 bits, low bits first,
 //       vector j of a plane of w bits holds v_j, v_(j+w), v_(j+2w) ... from its lowest bits to its highest.

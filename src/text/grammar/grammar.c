@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole grammars: of a schema, of a regex, or of tool calls (alternatives of literals and schemas, as a prefix tree).
+// Whole grammars: of a schema, of a regex, of a grammar's text, or of tool calls (alternatives of literals and schemas,
+// as a prefix tree).
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/ebnf.h"
 #include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
@@ -17,6 +19,13 @@ static struct grammar *finish(struct grammar *grammar, uint32_t root, struct err
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
 {
     struct grammar *grammar = memory_new(1, sizeof *grammar);
+    return finish(grammar, schema_compile(grammar, schema, err), err);
+}
+
+struct grammar *grammar_from_compact_schema(const json_t *schema, struct error *err)
+{
+    struct grammar *grammar = memory_new(1, sizeof *grammar);
+    grammar->compact = true;
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
@@ -43,6 +52,46 @@ struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
     }
     return finish(grammar, root, err);
 }
+
+// ---- texts and structural tags ----
+
+// Rules that the root does not lead to, for the log.
+static void note_unused(struct grammar *grammar, const struct ebnf *tree)
+{
+    for (uint32_t r = 0; r < tree->rule_count && !grammar->notice.len; r++)
+        if (!tree->rules[r].used && tree->rules[r].name.data[0] != '%')
+            strbuf_add_format(&grammar->notice, "the rule \"%.60s\" of line %u is never used", tree->rules[r].name.data,
+                              tree->rules[r].line);
+}
+
+static struct grammar *from_tree(struct ebnf *tree, bool read, struct error *err)
+{
+    struct grammar *grammar = memory_new(1, sizeof *grammar);
+    uint32_t root = RULES_NONE;
+    if (read && ebnf_check(tree)) {
+        note_unused(grammar, tree);
+        root = ebnf_compile(tree, grammar);
+    }
+    ebnf_free(tree);
+    return finish(grammar, root, err);
+}
+
+struct grammar *grammar_from_text(struct bytes text, struct error *err)
+{
+    struct ebnf tree = { .err = err };
+    bool read = text.len <= EBNF_BYTES_MAX
+        || fail(err, "it has %zu bytes, and %d is the limit", text.len, EBNF_BYTES_MAX);
+    read = read && (lark_is_likely(text) ? lark_read(&tree, text) : gbnf_read(&tree, text));
+    return from_tree(&tree, read, err);
+}
+
+struct grammar *grammar_from_structural_tag(const json_t *tag, struct error *err)
+{
+    struct ebnf tree = { .err = err };
+    return from_tree(&tree, structural_tag_read(&tree, tag), err);
+}
+
+const char *grammar_notice(const struct grammar *grammar) { return grammar->notice.len ? grammar->notice.data : NULL; }
 
 // ---- parts --------------------------------------------------------------------------------------------------------
 

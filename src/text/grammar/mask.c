@@ -47,6 +47,38 @@ struct place {
     uint32_t at, end, count;
 };
 
+// The threads behind the leaf of a thread. They are the same wherever it ends, so a walk finds them once.
+struct behind {
+    bool known;
+    struct thread_set set;
+    uint8_t first[256]; // may the set begin with this byte?
+};
+
+enum { BYTE_UNKNOWN, BYTE_DEAD, BYTE_ALIVE };
+
+static bool may_begin(struct match *match, struct behind *behind, uint8_t byte)
+{
+    if (behind->first[byte] == BYTE_UNKNOWN) {
+        struct level before = level_here(match, behind->set);
+        struct thread_set set = match_byte(match, behind->set, byte);
+        behind->first[byte] = match_is_dead(&set) ? BYTE_DEAD : BYTE_ALIVE;
+        return_to(match, &before);
+    }
+    return behind->first[byte] == BYTE_ALIVE;
+}
+
+// The leaf may end at trie node `at`: allows the tokens below it that go on with what is behind. Few bytes begin that,
+// as a rule.
+static void walk_behind(const struct walk *walk, struct behind *behind, uint32_t at)
+{
+    struct match *match = &walk->matcher->match;
+    const struct trie_node *nodes = walk->trie->nodes;
+    for (uint32_t i = at + 1; i < nodes[at].skip && behind->set.count && match->work < MATCHER_WORK_MAX;
+         i = nodes[i].skip, match->work++)
+        if (may_begin(match, behind, nodes[i].byte))
+            walk_from(walk, i, nodes[i].skip, behind->set);
+}
+
 // As walk_from, but without sets of threads while the thread stays inside its leaf: strings and patterns accept most of
 // the vocabulary.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
@@ -54,16 +86,24 @@ static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, st
     struct match *match = &walk->matcher->match;
     const struct trie_node *nodes = walk->trie->nodes;
     struct place at[VOCABULARY_TOKEN_BYTES_MAX + 1]; // by depth
-    struct level before = level_here(match, (struct thread_set){ 0 });
+    struct level start = level_here(match, (struct thread_set){ 0 }), before = start;
+    struct behind behind;
+    behind.known = false;
     if (begin < end)
         at[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
         struct place from = at[nodes[i].depth - 1];
         struct thread here = { thread.node, thread.stack, from.at, from.end, from.count }, next = here;
         enum leaf_result step = leaf_step(match->grammar, &next, nodes[i].byte);
-        if (step == LEAF_INSIDE) {
+        if (step == LEAF_MAY_END && !behind.known) {
+            behind = (struct behind){ .known = true, .set = match_behind(match, thread.stack) };
+            before = level_here(match, behind.set);
+        }
+        if (step == LEAF_INSIDE || step == LEAF_MAY_END) {
             at[nodes[i].depth] = (struct place){ next.at, next.end, next.count };
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
+            if (step == LEAF_MAY_END)
+                walk_behind(walk, &behind, i);
             i++;
             continue;
         }
@@ -75,6 +115,7 @@ static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, st
         }
         i = nodes[i].skip;
     }
+    return_to(match, &start);
 }
 
 static bool is_alone(const struct match *match, const struct thread_set *set)

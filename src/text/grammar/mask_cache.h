@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { MASK_CACHE_MAX = 32 }; // masks
+enum { MASK_CACHE_MAX = 128 }; // masks: an answer of a few hundred tokens has so many states
 
 struct mask_cache;
 struct mask_cache *mask_cache_open(void);

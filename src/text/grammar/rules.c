@@ -82,6 +82,8 @@ uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind
 {
     uint32_t node;
     char name[16];
+    before &= !grammar->compact;
+    behind &= !grammar->compact;
     snprintf(name, sizeof name, "mark %c%d%d", byte, before, behind);
     if (rules_find(grammar, name, &node))
         return node;
@@ -206,9 +208,26 @@ uint32_t rules_name(struct grammar *grammar, const char *name, uint32_t node)
     return node;
 }
 
+struct grammar *grammar_share(struct grammar *grammar)
+{
+    atomic_fetch_add(&grammar->sharers, 1);
+    return grammar;
+}
+
+size_t grammar_bytes(const struct grammar *grammar, int vocabulary)
+{
+    size_t words = 0, masks = MASK_CACHE_MAX * ((size_t)vocabulary / 8);
+    for (uint32_t i = 0; i < grammar->table_count; i++)
+        words += grammar->tables[i].count;
+    return sizeof *grammar + masks + grammar->text_bytes + words * sizeof(struct word)
+        + grammar->states * sizeof(struct dfa_state) + grammar->node_capacity * sizeof *grammar->nodes
+        + grammar->table_capacity * sizeof *grammar->tables + grammar->link_capacity * sizeof *grammar->links
+        + grammar->unenforced.cap + grammar->unsupported.cap + grammar->notice.cap;
+}
+
 void grammar_free(struct grammar *grammar)
 {
-    if (!grammar)
+    if (!grammar || atomic_fetch_sub(&grammar->sharers, 1) > 0)
         return;
     for (uint32_t i = 0; i < grammar->dfa_count; i++)
         dfa_free(&grammar->dfas[i]);
@@ -220,6 +239,7 @@ void grammar_free(struct grammar *grammar)
     map_free(&grammar->known);
     strbuf_free(&grammar->unenforced);
     strbuf_free(&grammar->unsupported);
+    strbuf_free(&grammar->notice);
     arena_free(&grammar->arena);
     free(grammar);
 }

@@ -8,6 +8,8 @@
 #ifndef TEXT_GRAMMAR_RULES_H
 #define TEXT_GRAMMAR_RULES_H
 
+#include <stdatomic.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/map.h"
@@ -99,6 +101,9 @@ struct grammar {
     struct byte_set begins;                // no leaf begins with any other
     struct mask_cache *masks;              // of all its matchers, which have one vocabulary
     struct strbuf unenforced, unsupported; // keywords left to the validator, and those that it lacks
+    bool compact;                          // marks have no white space
+    atomic_uint sharers;                   // references beside the first
+    struct strbuf notice;                  // a sentence for the log
     struct map known;                      // nodes that are made once: by a name that says what they are
     struct arena arena;                    // words
 };
