@@ -42,6 +42,12 @@ bool admission_read(struct job *job)
     return charge(job, bytes, 413, NULL, "reading this request", "send a smaller one");
 }
 
+bool admission_read_more(struct job *job, struct bytes json)
+{
+    size_t bytes = job->charged_bytes + json_memory(json) + READ_COPIES * json.len;
+    return charge(job, bytes, 413, NULL, "reading what this request refers to", "begin a new conversation");
+}
+
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 static size_t kept_bytes(const json_t *value)

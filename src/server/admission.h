@@ -13,6 +13,8 @@
 #include "server/job.h"
 
 // The readers': before the body is parsed.
+// The reader's: JSON that is read beside the request's own.
+bool admission_read_more(struct job *job, struct bytes json);
 bool admission_read(struct job *job);
 // When prompts and fields are known and the JSON is gone. Logprobs have a bound of their own, too.
 bool admission_answer(struct job *job);

@@ -126,6 +126,16 @@ static void take_text(struct choice *choice)
     parts_add_content(choice, strbuf_bytes(&choice->delivered.text));
 }
 
+// Notes which kept tokens came with which part: those that come at once with several count as the last one's.
+static void mark_tokens(struct choice *choice, int before)
+{
+    int last = choice->part_count - 1;
+    for (int i = last; i >= 0 && choice->parts[i].token_end < before; i--)
+        choice->parts[i].token_end = before;
+    if (last >= 0)
+        choice->parts[last].token_end = choice->answer.token_count;
+}
+
 // The text is content by now, and tokens are needed only where an answer lists them.
 static void take_tokens(struct choice *choice)
 {
@@ -137,7 +147,9 @@ static void take_tokens(struct choice *choice)
     delivered->run_count = 0;
     if (params->request.top_logprobs < 0 && !params->return_token_ids)
         delivered->token_count = delivered->top_count = delivered->prompt_tokens = 0;
+    int before = choice->answer.token_count;
     output_move(delivered, &choice->answer);
+    mark_tokens(choice, before);
 }
 
 bool answer_stream(struct job *job, struct strbuf *out) { return kind_of(job)->stream(job, out); }

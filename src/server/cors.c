@@ -50,7 +50,7 @@ void cors_add_preflight_headers(const struct access *access, struct http_exchang
     struct bytes headers = http_header(exchange, "Access-Control-Request-Headers");
     if (!origin.data || !allows(access, exchange, origin))
         return;
-    http_add_header(exchange, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    http_add_header(exchange, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     if (headers.data)
         add_text_header(exchange, "Access-Control-Allow-Headers", headers);
     http_add_header(exchange, "Access-Control-Max-Age", "3600");

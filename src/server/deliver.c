@@ -42,7 +42,7 @@ static void open_stream(struct server *server, struct job *job)
 static void close_stream(struct server *server, struct job *job, bool cut)
 {
     struct http_exchange *exchange = job->exchange;
-    metrics_count_http(&server->metrics, job->path, "POST", 200, worker_now() - job->arrived);
+    route_count(server, exchange, job->path, 200, worker_now() - job->arrived);
     end_exchange(job);
     if (cut)
         http_stream_cut(exchange);

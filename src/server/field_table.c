@@ -8,8 +8,10 @@
 #include "server/fields.h"
 
 #define GENERATE (ON_CHAT | ON_COMPLETION)
+#define SAMPLE (ON_CHAT | ON_COMPLETION | ON_RESPONSES)
 #define TEMPLATE (ON_CHAT | ON_TOKENIZE)
-#define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE)
+#define CONVERSE (ON_CHAT | ON_TOKENIZE | ON_RESPONSES)
+#define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE | ON_RESPONSES)
 #define AT(member) offsetof(struct request_params, member)
 #define REQUEST(member) AT(request.member)
 #define SAMPLING(member) AT(request.sampling.member)
@@ -33,44 +35,44 @@ const struct field field_table[] = {
     { "n_predict", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX }, // llama-server's name
     { "max_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
     { "max_completion_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
-    { "min_tokens", GENERATE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
-    { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
+    { "min_tokens", SAMPLE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
+    { "close_at_max_tokens", SAMPLE, FIELD_BOOL, AT(close_at_max_tokens) },
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
-    { "priority", GENERATE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
-    { "cache_salt", GENERATE, FIELD_READ },
+    { "priority", SAMPLE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
+    { "cache_salt", SAMPLE, FIELD_READ },
 
     // ---- sampling
-    { "temperature", GENERATE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
-    { "top_p", GENERATE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
-    { "top_k", GENERATE, FIELD_READ },
-    { "min_p", GENERATE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
+    { "temperature", SAMPLE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
+    { "top_p", SAMPLE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
+    { "top_k", SAMPLE, FIELD_READ },
+    { "min_p", SAMPLE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
     { "repeat_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // llama-server's name
-    { "repetition_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
-    { "presence_penalty", GENERATE, FIELD_REAL, SAMPLING(presence_penalty), -2, 2 },
-    { "frequency_penalty", GENERATE, FIELD_REAL, SAMPLING(frequency_penalty), -2, 2 },
-    { "seed", GENERATE, FIELD_READ },
-    { "logit_bias", GENERATE, FIELD_READ },
+    { "repetition_penalty", SAMPLE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
+    { "presence_penalty", SAMPLE, FIELD_REAL, SAMPLING(presence_penalty), -2, 2 },
+    { "frequency_penalty", SAMPLE, FIELD_REAL, SAMPLING(frequency_penalty), -2, 2 },
+    { "seed", SAMPLE, FIELD_READ },
+    { "logit_bias", SAMPLE, FIELD_READ },
 
     // ---- where the answer ends
-    { "stop", GENERATE, FIELD_READ },
-    { "stop_token_ids", GENERATE, FIELD_READ },
+    { "stop", SAMPLE, FIELD_READ },
+    { "stop_token_ids", SAMPLE, FIELD_READ },
     { "no_stop_trim", GENERATE, FIELD_BOOL, AT(include_stop) }, // SGLang's name
-    { "include_stop_str_in_output", GENERATE, FIELD_BOOL, AT(include_stop) },
-    { "ignore_eos", GENERATE, FIELD_BOOL, AT(ignore_eos) },
+    { "include_stop_str_in_output", SAMPLE, FIELD_BOOL, AT(include_stop) },
+    { "ignore_eos", SAMPLE, FIELD_BOOL, AT(ignore_eos) },
 
     // ---- how it comes
-    { "stream", GENERATE, FIELD_BOOL, AT(stream) },
-    { "stream_options", GENERATE, FIELD_READ },
+    { "stream", SAMPLE, FIELD_BOOL, AT(stream) },
+    { "stream_options", SAMPLE, FIELD_READ },
     { "logprobs", GENERATE, FIELD_READ },
-    { "top_logprobs", ON_CHAT, FIELD_READ },
-    { "skip_special_tokens", GENERATE, FIELD_BOOL, AT(skip_special) },
+    { "top_logprobs", ON_CHAT | ON_RESPONSES, FIELD_READ },
+    { "skip_special_tokens", SAMPLE, FIELD_BOOL, AT(skip_special) },
     { "return_token_ids", GENERATE, FIELD_BOOL, AT(return_token_ids) },
     { "return_tokens_as_token_ids", GENERATE, FIELD_BOOL, AT(tokens_as_ids) },
 
     // ---- its form
     { "response_format", GENERATE, FIELD_READ },
-    { "structured_outputs", GENERATE, FIELD_READ },
+    { "structured_outputs", SAMPLE, FIELD_READ },
     { "json_schema", GENERATE, FIELD_READ },
     { "regex", GENERATE, FIELD_READ },
     { "guided_json", GENERATE, FIELD_READ },
@@ -80,20 +82,20 @@ const struct field field_table[] = {
     { "grammar", GENERATE, FIELD_READ }, // llama-server's GBNF
     { "ebnf", GENERATE, FIELD_READ },    // SGLang's
     { "structural_tag", GENERATE, FIELD_READ },
-    { "tools", TEMPLATE, FIELD_READ },
-    { "tool_choice", TEMPLATE, FIELD_READ },
-    { "parallel_tool_calls", TEMPLATE, FIELD_READ },
+    { "tools", CONVERSE, FIELD_READ },
+    { "tool_choice", CONVERSE, FIELD_READ },
+    { "parallel_tool_calls", CONVERSE, FIELD_READ },
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
     { "continue_final_message", TEMPLATE, FIELD_READ },
     { "chat_template", TEMPLATE, FIELD_READ },
-    { "chat_template_kwargs", TEMPLATE, FIELD_READ },
-    { "documents", TEMPLATE, FIELD_VARIABLE },
+    { "chat_template_kwargs", CONVERSE, FIELD_READ },
+    { "documents", CONVERSE, FIELD_VARIABLE },
 
     // ---- thoughts
-    { "enable_thinking", TEMPLATE, FIELD_READ },
-    { "thinking", TEMPLATE, FIELD_READ },
+    { "enable_thinking", CONVERSE, FIELD_READ },
+    { "thinking", CONVERSE, FIELD_READ },
     { "reasoning_effort", TEMPLATE, FIELD_READ },
     { "reasoning", TEMPLATE, FIELD_READ },        // OpenRouter's object
     { "reasoning_format", TEMPLATE, FIELD_READ }, // llama-server's
@@ -103,6 +105,26 @@ const struct field field_table[] = {
     { "thinking_budget_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX }, // llama-server's name
     { "thinking_token_budget", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },  // vLLM's name
     { "max_reasoning_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },
+
+    // ---- of /v1/responses alone, or there another thing
+    { "input", ON_RESPONSES, FIELD_READ },
+    { "instructions", ON_RESPONSES, FIELD_READ },
+    { "previous_response_id", ON_RESPONSES, FIELD_READ },
+    { "store", ON_RESPONSES, FIELD_READ },
+    { "truncation", ON_RESPONSES, FIELD_READ },
+    { "max_output_tokens", ON_RESPONSES, FIELD_READ },
+    { "max_tool_calls", ON_RESPONSES, FIELD_READ }, // of tools that OpenAI runs, of which there are none
+    { "text", ON_RESPONSES, FIELD_READ },
+    { "reasoning", ON_RESPONSES, FIELD_READ },
+    { "include", ON_RESPONSES, FIELD_READ },
+    { "metadata", ON_RESPONSES, FIELD_READ },
+    { "background", ON_RESPONSES, FIELD_REFUSED, INSTEAD("use stream, and wait for the end") },
+    { "conversation", ON_RESPONSES, FIELD_REFUSED, INSTEAD("use previous_response_id") },
+    { "prompt", ON_RESPONSES, FIELD_REFUSED, INSTEAD("use instructions and input") },
+    { "context_management", ON_RESPONSES, FIELD_REFUSED, INSTEAD("use truncation") },
+    { "personality", ON_RESPONSES, FIELD_REFUSED, INSTEAD("use instructions") },
+    { "access_programs", ON_RESPONSES, FIELD_REFUSED, INSTEAD(not_built) },
+    { "image", ON_RESPONSES, FIELD_REFUSED, INSTEAD(for_images) },
 
     // ---- without influence: who asks, what for, from where, and hints about speed
     { "user", ANYWHERE, FIELD_HARMLESS },
@@ -221,17 +243,23 @@ const struct field field_table[] = {
     { "min_dynamic_patch", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
     { "use_audio_in_video", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
     { "web_search_options", ON_CHAT, FIELD_REFUSED, INSTEAD("give the model a tool that searches") },
-    { "moderation", ON_CHAT, FIELD_REFUSED, INSTEAD(not_built) },
+    { "moderation", ON_CHAT | ON_RESPONSES, FIELD_REFUSED, INSTEAD(not_built) },
 };
 
 const size_t field_count = sizeof field_table / sizeof *field_table;
 
-const struct field *field_find(const char *name)
+const struct field *field_find(const char *name, enum endpoint endpoint)
 {
-    for (size_t i = 0; i < field_count; i++)
-        if (!strcmp(field_table[i].name, name))
+    const struct field *other = NULL;
+    for (size_t i = 0; i < field_count; i++) {
+        if (strcmp(field_table[i].name, name))
+            continue;
+        if (field_table[i].endpoints & (int)endpoint)
             return &field_table[i];
-    return NULL;
+        if (!other || field_table[i].kind == FIELD_HARMLESS)
+            other = &field_table[i];
+    }
+    return other;
 }
 
 const char *field_suggest(const char *name, enum endpoint endpoint)

@@ -14,6 +14,7 @@ enum endpoint {        // bits
     ON_COMPLETION = 2, // /v1/completions
     ON_TOKENIZE = 4,
     ON_DETOKENIZE = 8,
+    ON_RESPONSES = 16, // /v1/responses
 };
 
 enum field_kind {
@@ -41,7 +42,9 @@ struct field {
 extern const struct field field_table[];
 extern const size_t field_count;
 
-const struct field *field_find(const char *name); // NULL: unknown
+// The row of an endpoint's field; where it has none, another endpoint's of that name (one that
+// is harmless is so everywhere). NULL: unknown.
+const struct field *field_find(const char *name, enum endpoint endpoint);
 
 // The honoured field of an endpoint that is spelt most like `name`, or NULL.
 const char *field_suggest(const char *name, enum endpoint endpoint);

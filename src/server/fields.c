@@ -51,6 +51,7 @@ static const char *endpoint_name(int endpoints)
 {
     return endpoints & ON_CHAT      ? "/v1/chat/completions"
         : endpoints & ON_COMPLETION ? "/v1/completions"
+        : endpoints & ON_RESPONSES  ? "/v1/responses"
         : endpoints & ON_TOKENIZE   ? "/tokenize"
                                     : "/detokenize";
 }
@@ -78,10 +79,10 @@ static bool check_variable(const struct chat *chat, const struct field *field, c
                          "\"%s\" is not supported with this model: its chat template does not read it", field->name);
 }
 
-static bool check_field(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
-                        struct api_error *err)
+bool fields_check_one(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
+                      struct api_error *err)
 {
-    const struct field *field = field_find(name);
+    const struct field *field = field_find(name, endpoint);
     if (json_is_null(value))
         return true; // as if it were absent
     if (!field)
@@ -104,7 +105,7 @@ bool fields_check(const struct chat *chat, const json_t *body, enum endpoint end
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)body, name, value)
-        if (!check_field(chat, name, value, endpoint, err))
+        if (!fields_check_one(chat, name, value, endpoint, err))
             return false;
     return true;
 }

@@ -33,6 +33,10 @@ struct request_params {
 // `chat`: whose variables they may be; NULL: there is no template.
 bool fields_check(const struct chat *chat, const json_t *body, enum endpoint endpoint, struct api_error *err);
 
+// The same of one field that stands within another.
+bool fields_check_one(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
+                      struct api_error *err);
+
 // A field that is true or false; absent or null: *value stays.
 bool fields_read_bool(const json_t *body, const char *name, bool *value, struct api_error *err);
 

@@ -2,6 +2,7 @@
 #include "server/generation.h"
 
 #include "server/check.h"
+#include "server/kind.h"
 #include "server/worker.h"
 
 // Runs on any thread of the engine; no other thread uses the choice meanwhile.
@@ -187,10 +188,12 @@ static bool settle(struct choice *choice, const struct nibble_usage *usage)
         return false;
     }
     check_warn(job, "choice %d does not meet its schema: %s", choice->index, cause.text);
-    if (strict)
+    if (strict) {
         api_fail(&job->error, 422, job->schema ? "response_format" : "tools",
                  "%d answers were generated, and none met the schema. The last one: %s", choice->attempt + 1,
                  cause.text);
+        kind_rename_field(job, &job->error);
+    }
     return true;
 }
 

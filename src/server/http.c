@@ -57,6 +57,8 @@ bool http_is_method(const struct http_exchange *exchange, const char *method)
 
 struct bytes http_path(const struct http_exchange *exchange) { return exchange->head.path; }
 
+struct bytes http_query(const struct http_exchange *exchange) { return exchange->head.query; }
+
 struct bytes http_header(const struct http_exchange *exchange, const char *name)
 {
     return http_head_field(&exchange->head, name);

@@ -80,6 +80,7 @@ bool http_sending(const struct http_server *server); // an answer is under way, 
 struct bytes http_method(const struct http_exchange *exchange); // "GET"
 bool http_is_method(const struct http_exchange *exchange, const char *method);
 struct bytes http_path(const struct http_exchange *exchange);                     // without the query
+struct bytes http_query(const struct http_exchange *exchange);                    // behind the ?, not decoded
 struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
 struct bytes http_body(const struct http_exchange *exchange);
 // The body becomes the caller's, without a copy, and so does its charge to limits.budget: *charged_bytes.

@@ -89,8 +89,7 @@ static int parse_target(struct bytes text, struct http_head *head, struct error 
     }
     if (!text.len || text.data[0] != '/')
         return fail(err, "the request is not for a path; it must begin with /"), 400;
-    struct bytes query;
-    if (!split(text, '?', &head->path, &query))
+    if (!split(text, '?', &head->path, &head->query))
         head->path = text;
     return 0;
 }

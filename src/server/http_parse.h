@@ -11,8 +11,8 @@
 enum { HTTP_FIELDS_MAX = 100, HTTP_CHUNK_LINE_BYTES_MAX = 256, HTTP_TRAILER_BYTES_MAX = 8192 };
 
 struct http_head {
-    struct bytes method, path; // the path without the query, as it was sent: nothing is decoded
-    int minor;                 // HTTP/1.minor: 0 or 1
+    struct bytes method, path, query; // as they were sent: nothing is decoded; the path is without the query
+    int minor;                        // HTTP/1.minor: 0 or 1
     struct http_field {
         struct bytes name, value;
     } fields[HTTP_FIELDS_MAX];

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "server/kind.h"
 #include "server/parts.h"
+#include "server/responses.h"
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
@@ -182,6 +183,7 @@ void job_empty(struct job *job)
     job->tools = job->kept_tools = NULL;
     json_decref(job->schema);
     job->schema = NULL;
+    response_free(job);
     strbuf_free(&job->reply);
     job_charge(job, 0);
 }

@@ -27,7 +27,19 @@ enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
 
 enum { JOB_WARNING_BYTES = 512 };
 
-enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE, JOB_INPUT_TOKENS };
+enum job_kind {
+    JOB_CHAT,
+    JOB_COMPLETION,
+    JOB_TOKENIZE,
+    JOB_DETOKENIZE,
+    JOB_INPUT_TOKENS,
+    JOB_RESPONSE,
+    JOB_RESPONSE_TOKENS,
+    JOB_RESPONSE_GET,
+    JOB_RESPONSE_ITEMS,
+    JOB_RESPONSE_DELETE,
+    JOB_RESPONSE_CANCEL,
+};
 
 // Output of a choice: text, tokens and the end, in order.
 struct output {
@@ -74,6 +86,7 @@ struct answer_part {
     int call;           // its place among the calls
     size_t sent;        // bytes of the text that a stream has sent
     bool begun, ended;  // a stream has sent its beginning (of a call: its name), its end
+    int token_end;      // of the answer's kept tokens, how many had come with this part and those before it
 };
 
 struct prompt {
@@ -134,11 +147,21 @@ struct job {
     size_t body_bytes;                         // that it had
     char request_id[REQUEST_ID_BYTES_MAX + 1]; // the client's name for it
     const unsigned char *tenant; // digest of its API key, which keeps its prefix cache apart; NULL: shared
+    const unsigned char *owner;  // the digest, also where the cache is shared; NULL: no key is asked for
     atomic_bool cancelled;       // the client has gone
     atomic_int stage;            // enum job_stage
     struct budget *budget;       // NULL: nothing is charged
     size_t charged_bytes;        // of the budget; changed by the thread that owns the job
     size_t text_bytes_charged;   // of these, for the text of answers
+
+    // Of /v1/responses and what is below it (responses.h).
+    struct response_store *response_store; // NULL: nothing is stored
+    struct response *response;             // what the request asks for beside a chat, and its writer; or NULL
+    struct bytes target, query;            // what the path names, decoded, and its query; kept
+    size_t recalled_bytes;                 // of stored items that were read for it
+
+    // Between the readers: a small request that needs much of what is stored is read once more in the large lane.
+    bool in_small_lane, leaves_lane;
 
     // The reader's, read by all later. The JSON is gone when the job is read: what is needed later is a copy in `kept`
     // or a reference of its own.

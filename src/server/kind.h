@@ -9,10 +9,11 @@
 
 struct kind {
     const char *id_prefix;
-    enum endpoint endpoint; // whose fields a request may have
+    enum endpoint endpoint; // whose fields a request may have; 0: it has no body, and its path says all
     enum endpoint reads_as; // ON_CHAT or ON_COMPLETION, whose fields are read; 0: nothing is generated
     bool cuts_length;       // max_tokens beyond the context is cut to what is left of it, not refused
     const char *prompt_field;
+    const struct field_alias *aliases; // of the fields that translate makes; NULL: none
     // Rewrites job->json, whose fields are checked, as a body of `reads_as`; NULL: it is one.
     bool (*translate)(struct job *job);
     bool (*read)(struct job *job);
@@ -23,6 +24,14 @@ struct kind {
 };
 
 extern const struct kind kinds[];
+
+// A field of a chat or a completion, and its name in an API.
+struct field_alias {
+    const char *inner, *own;
+};
+
+// A refused field gets the name that the client's API has for it.
+void kind_rename_field(const struct job *job, struct api_error *err);
 
 static inline const struct kind *kind_of(const struct job *job) { return &kinds[job->kind]; }
 static inline bool kind_is_chat(const struct job *job) { return kinds[job->kind].reads_as == ON_CHAT; }

@@ -27,6 +27,8 @@ static void add_text(struct choice *choice, enum part_kind kind, struct bytes te
 
 void parts_add_content(struct choice *choice, struct bytes text) { add_text(choice, PART_CONTENT, text); }
 
+void parts_add_empty(struct choice *choice) { add_part(choice, PART_CONTENT); }
+
 // ---- what the tool reader finds -----------------------------------------------------------------------------------
 
 static void add_content(void *context, struct bytes text) { add_text(context, PART_CONTENT, text); }

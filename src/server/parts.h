@@ -8,6 +8,7 @@
 
 void parts_take(struct choice *choice); // a chat's delivered text
 void parts_add_content(struct choice *choice, struct bytes text);
+void parts_add_empty(struct choice *choice); // content of no text
 
 // All text of one kind, joined; borrowed until the next text comes. For whole answers: only the first part of that kind
 // keeps a text.

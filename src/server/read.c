@@ -183,7 +183,13 @@ enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)
 {
-    bool ready = read_json(job) && (kind_of(job)->reads_as ? read_generating(job) : kind_of(job)->read(job));
+    const struct kind *kind = kind_of(job);
+    bool known = !kind->endpoint || job->json || read_json(job);
+    bool ready = known && (kind->reads_as ? read_generating(job) : kind->read(job));
+    if (job->leaves_lane)
+        return false;
+    if (known && job->error.status)
+        kind_rename_field(job, &job->error);
     job_drop_json(job);
     if (job->body_bytes >= LARGE_BODY_BYTES)
         memory_trim();

@@ -6,7 +6,8 @@
 
 #include "server/job.h"
 
-// True: the job is ready for the engine. False: it has its answer, job->reply or job->error.
+// True: the job is ready for the engine. False: it has its answer, job->reply or job->error, or it leaves its lane and
+// is to be read once more.
 bool read_job(struct job *job);
 
 // Parts of it, by endpoint.

@@ -7,6 +7,13 @@
 
 static const int lane_threads[LANE_COUNT] = { [LANE_SMALL] = 2, [LANE_LARGE] = 1 };
 
+static void add(struct readers *readers, enum reader_lane lane, struct job *job)
+{
+    bool room = queue_push(&readers->lanes[lane].queue, job);
+    assert(room); // as many as there may be jobs
+    (void)room;
+}
+
 static void *read_jobs(void *context)
 {
     struct lane *lane = context;
@@ -15,6 +22,11 @@ static void *read_jobs(void *context)
     while ((job = queue_pop(&lane->queue, true))) {
         bool runs = !atomic_load(&job->cancelled) && read_job(job);
         atomic_fetch_add(&lane->read_count, 1);
+        if (job->leaves_lane) {
+            job->leaves_lane = job->in_small_lane = false;
+            add(readers, LANE_LARGE, job);
+            continue;
+        }
         if (runs) {
             atomic_store(&job->stage, JOB_READ);
             queue_push(readers->to_run, job);
@@ -72,6 +84,6 @@ enum reader_lane readers_lane(const struct job *job)
 
 void readers_add(struct readers *readers, struct job *job)
 {
-    bool room = queue_push(&readers->lanes[readers_lane(job)].queue, job);
-    assert(room); // as many as there may be jobs
+    job->in_small_lane = readers_lane(job) == LANE_SMALL;
+    add(readers, readers_lane(job), job);
 }

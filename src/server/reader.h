@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/reader.h: the thread pool that reads requests: JSON, templates, tokens, grammars (read.h). Two lanes with
-// threads of their own: a request of megabytes keeps only those waiting that are as large. A lane's requests are taken
+// threads of their own: a request of megabytes keeps only those waiting that are as large; a small one that continues a
+// stored conversation of megabytes moves there. A lane's requests are taken
 // in the order in which they came; of two that are read at the same time, the quicker one is ready first.
 #ifndef SERVER_READER_H
 #define SERVER_READER_H

@@ -3,8 +3,10 @@
 // read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 
+#include "base/memory.h"
 #include "server/cors.h"
 #include "server/grammar_cache.h"
+#include "server/query.h"
 #include "server/serve.h"
 
 extern const char page_html[]; // web/index.html, put into the program by the build
@@ -16,7 +18,8 @@ struct route {
     const char *method, *path;
     bool open;            // needs no key
     bool any_host;        // for monitors, which call a server by names of their own and learn nothing else
-    bool more;            // the path goes on
+    bool more;            // the path goes on,
+    const char *suffix;   // and ends with this; NULL: as it likes
     enum api_style style; // of errors
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
@@ -24,13 +27,19 @@ struct route {
 
 // ---- replies ------------------------------------------------------------------------------------------------------
 
-void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
-                 struct bytes body, double seconds)
+void route_count(struct server *server, const struct http_exchange *exchange, const char *path, int status,
+                 double seconds)
 {
     char method[8]; // longer ones are not ours
     struct bytes given = http_method(exchange);
     snprintf(method, sizeof method, "%.*s", (int)(given.len < sizeof method ? given.len : 0), given.data);
     metrics_count_http(&server->metrics, path, method, status, seconds);
+}
+
+void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
+                 struct bytes body, double seconds)
+{
+    route_count(server, exchange, path, status, seconds);
     cors_add_headers(&server->access, exchange);
     http_reply(exchange, status, type, body);
 }
@@ -152,25 +161,20 @@ static void handle_models(struct server *server, const struct route *route, stru
     reply_json(server, route, exchange, json_pack("{s:s, s:o}", "object", "list", "data", cards));
 }
 
-// Decodes percent-encoding in a path: %2F is a slash.
-static void add_unescaped(struct strbuf *out, struct bytes text)
+// Returns the name in a path, behind that of its route.
+static struct bytes target_of(const struct route *route, const struct http_exchange *exchange)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        bool escaped = text.data[i] == '%' && i + 2 < text.len && bytes_hex_digit(text.data[i + 1]) >= 0
-            && bytes_hex_digit(text.data[i + 2]) >= 0;
-        int code = escaped ? bytes_hex_digit(text.data[i + 1]) * 16 + bytes_hex_digit(text.data[i + 2]) : text.data[i];
-        strbuf_add_byte(out, (char)code);
-        i += escaped ? 2 : 0;
-    }
+    struct bytes target = bytes_from(http_path(exchange), strlen(route->path));
+    target.len -= route->suffix ? strlen(route->suffix) : 0;
+    return target;
 }
 
 static void handle_model(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     const struct api *api = &server->served.api;
-    struct bytes path = http_path(exchange);
     struct strbuf name = { 0 };
     struct api_error err;
-    add_unescaped(&name, (struct bytes){ path.data + strlen(route->path), path.len - strlen(route->path) });
+    query_add_unescaped(&name, target_of(route, exchange));
     if (api_has_model(api, strbuf_bytes(&name))) {
         reply_json(server, route, exchange, model_card(api, strbuf_text(&name)));
     } else {
@@ -214,6 +218,18 @@ static const unsigned char *key_of(const struct server *server, const struct htt
     return access_find_key(&server->access, http_header(exchange, "Authorization"), http_header(exchange, "X-Api-Key"));
 }
 
+// Keeps what the path says beside its route: the headers are gone when the job is read.
+static void keep_target(struct job *job, const struct route *route, const struct http_exchange *exchange)
+{
+    struct strbuf target = { 0 };
+    struct bytes query = http_query(exchange);
+    if (route->more)
+        query_add_unescaped(&target, target_of(route, exchange));
+    job->target = (struct bytes){ arena_text(&job->kept, strbuf_text(&target), target.len), target.len };
+    job->query = (struct bytes){ arena_text(&job->kept, query.len ? query.data : "", query.len), query.len };
+    strbuf_free(&target);
+}
+
 static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     struct api_error err;
@@ -228,7 +244,10 @@ static void handle_job(struct server *server, const struct route *route, struct 
     job->body_bytes = job->body.len;
     job->exchange = exchange;
     snprintf(job->request_id, sizeof job->request_id, "%s", http_request_id(exchange));
-    job->tenant = server->options->share_prefix_cache ? NULL : key_of(server, exchange);
+    job->owner = key_of(server, exchange);
+    job->tenant = server->options->share_prefix_cache ? NULL : job->owner;
+    job->response_store = &server->responses;
+    keep_target(job, route, exchange);
     job->arrived = worker_now();
     http_set_owner(exchange, job);
     job->next = server->jobs;
@@ -264,17 +283,59 @@ static const struct route routes[] = {
     { "POST", "/v1/completions", .handle = handle_job, .kind = JOB_COMPLETION },
     { "POST", "/tokenize", .handle = handle_job, .kind = JOB_TOKENIZE },
     { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },
+    { "POST", "/v1/responses", .handle = handle_job, .kind = JOB_RESPONSE },
+    { "POST", "/v1/responses/input_tokens", .handle = handle_job, .kind = JOB_RESPONSE_TOKENS },
+    { "GET", "/v1/responses/", .more = true, .handle = handle_job, .kind = JOB_RESPONSE_GET },
+    { "DELETE", "/v1/responses/", .more = true, .handle = handle_job, .kind = JOB_RESPONSE_DELETE },
+    { "GET", "/v1/responses/", .more = true, .suffix = "/input_items", .handle = handle_job,
+      .kind = JOB_RESPONSE_ITEMS },
+    { "POST", "/v1/responses/", .more = true, .suffix = "/cancel", .handle = handle_job, .kind = JOB_RESPONSE_CANCEL },
 };
 
-static const struct route *find_route(struct bytes path)
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+static bool is_path_of(const struct route *route, struct bytes path)
+{
+    struct bytes own = bytes_of(route->path), suffix = bytes_of(route->suffix ? route->suffix : "");
+    if (!route->more)
+        return bytes_equal(path, own);
+    return bytes_start_with(path, own) && path.len - own.len >= suffix.len
+        && bytes_equal(bytes_from(path, path.len - suffix.len), suffix);
+}
+
+static bool takes_method(const struct route *route, const struct http_exchange *exchange)
+{
+    return http_is_method(exchange, route->method)
+        || (http_is_method(exchange, "HEAD") && !strcmp(route->method, "GET"));
+}
+
+// A path that is written out, or that has a suffix, is not the longer path of another route.
+static int rank_of(const struct route *route) { return !route->more ? 2 : route->suffix != NULL; }
+
+// The route of a request; where only its method is wrong, one of the same path.
+static const struct route *find_route(const struct http_exchange *exchange)
 {
     const struct route *route = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        struct bytes own = bytes_of(routes[i].path);
-        if (bytes_equal(path, own) || (routes[i].more && bytes_start_with(path, own)))
-            route = &routes[i];
+    for (int i = 0; i < ROUTES; i++) {
+        const struct route *other = &routes[i];
+        if (!is_path_of(other, http_path(exchange)))
+            continue;
+        bool same = route && rank_of(other) == rank_of(route);
+        if (!route || rank_of(other) > rank_of(route) || (same && takes_method(other, exchange)))
+            route = other;
     }
     return route;
+}
+
+// The methods of a route's path, as the header Allow lists them.
+static void add_allow(const struct route *route, struct http_exchange *exchange)
+{
+    struct strbuf methods = { 0 };
+    for (int i = 0; i < ROUTES; i++)
+        if (is_path_of(&routes[i], http_path(exchange)) && rank_of(&routes[i]) == rank_of(route))
+            strbuf_add_format(&methods, methods.len ? ", %s" : "%s", routes[i].method);
+    http_add_header(exchange, "Allow", strbuf_text(&methods));
+    strbuf_free(&methods);
 }
 
 // ---- who may ask --------------------------------------------------------------------------------------------------
@@ -295,9 +356,9 @@ static bool check_route(const struct route *route, struct http_exchange *exchang
     struct bytes path = http_path(exchange);
     if (!route)
         return api_fail(err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
-    if (http_is_method(exchange, route->method) || (http_is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
+    if (takes_method(route, exchange))
         return true;
-    http_add_header(exchange, "Allow", route->method);
+    add_allow(route, exchange);
     return api_fail(err, 405, NULL, "%s is for %s requests", route->path, route->method);
 }
 
@@ -312,7 +373,7 @@ static bool check_key(const struct server *server, const struct route *route, co
 static void answer_options(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     if (route)
-        http_add_header(exchange, "Allow", route->method);
+        add_allow(route, exchange);
     cors_add_preflight_headers(&server->access, exchange);
     route_reply(server, exchange, route ? route->path : "other", 204, NULL, (struct bytes){ 0 }, 0);
 }
@@ -320,7 +381,7 @@ static void answer_options(struct server *server, const struct route *route, str
 bool route_admit(void *context, struct http_exchange *exchange)
 {
     struct server *server = context;
-    const struct route *route = find_route(http_path(exchange));
+    const struct route *route = find_route(exchange);
     struct api_error err;
     if (check_host(server, route, exchange, &err) && cors_check(&server->access, exchange, &err)) {
         if (http_is_method(exchange, "OPTIONS")) {
@@ -338,7 +399,7 @@ bool route_admit(void *context, struct http_exchange *exchange)
 
 void route_request(void *context, struct http_exchange *exchange)
 {
-    const struct route *route = find_route(http_path(exchange));
+    const struct route *route = find_route(exchange);
     route->handle(context, route, exchange);
 }
 

@@ -9,6 +9,7 @@
 #include "server/health.h"
 #include "server/model.h"
 #include "server/reader.h"
+#include "server/responses_store.h"
 #include "server/server.h"
 #include "server/worker.h"
 #include "server/writer.h"
@@ -33,7 +34,8 @@ struct server {
     struct event *lost; // NULL: no other process computes the model
     struct access access;
     struct budget budget; // of all requests in flight
-    struct job *jobs;     // all of them
+    struct response_store responses;
+    struct job *jobs; // all of them
     int job_count, jobs_max;
     struct health health;
     bool draining;
@@ -50,6 +52,8 @@ void route_request(void *server, struct http_exchange *exchange);
 void route_refuse(void *server, struct http_exchange *exchange, int status, const char *sentence);
 void route_gone(void *server, struct http_exchange *exchange);
 
+void route_count(struct server *server, const struct http_exchange *exchange, const char *path, int status,
+                 double seconds); // in the metrics
 // A whole answer, counted under the route's path. The log is the caller's.
 void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
                  struct bytes body, double seconds);

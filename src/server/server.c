@@ -315,6 +315,7 @@ static void close_all(struct server *server)
         event_base_free(server->base);
     metrics_close(&server->metrics);
     json_decref(server->plan);
+    response_store_close(&server->responses);
     access_close(&server->access);
     outbox_close(&server->outbox);
     mailbox_close(&server->mailbox);
@@ -344,6 +345,7 @@ int server_run(const struct server_options *options)
     struct server server = { .options = options, .jobs_max = options->engine.max_num_seqs + options->queue };
     struct error err = { 0 };
     access_open(&server.access, &options->access);
+    response_store_open(&server.responses, options->response_store_bytes, options->response_store_count);
     mailbox_open(&server.mailbox);
     bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err) && load(&server, &err)
         && serve(&server, &err);

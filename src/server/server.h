@@ -28,10 +28,12 @@ struct server_options {
     bool has_seed;
     uint64_t seed; // of requests without their own, where has_seed
     struct http_limits http;
-    size_t inflight_bytes; // what requests in flight may hold; 0: a share of the machine's free memory
-    int queue;             // requests that wait; the next one is answered 429
-    double stall_seconds;  // without any progress: /health is 503
-    double drain_seconds;  // what is running may take as long after SIGTERM
+    size_t inflight_bytes;       // what requests in flight may hold; 0: a share of the machine's free memory
+    size_t response_store_bytes; // what stored responses of /v1/responses may hold
+    int response_store_count;    // and how many there may be; 0: none is stored
+    int queue;                   // requests that wait; the next one is answered 429
+    double stall_seconds;        // without any progress: /health is 503
+    double drain_seconds;        // what is running may take as long after SIGTERM
     struct log log;
     // Called when the address is taken and before the model is loaded; false keeps the server from starting. NULL:
     // there is nothing to check.

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "server/generation.h"
+#include "server/responses.h"
 
 enum {
     JOB_SLOTS = 16,         // choices of a job that run at once
@@ -58,7 +59,7 @@ static void start(struct worker *worker, struct job *job)
 static void care_for_jobs(struct worker *worker)
 {
     for (struct job *job = worker->jobs; job; job = job->next_run) {
-        if (!job->error.status && !atomic_load(&job->cancelled)) {
+        if (!job->error.status && !atomic_load(&job->cancelled) && !response_is_cancelled(job)) {
             fill_slots(job);
             continue;
         }

@@ -20,6 +20,7 @@ import typing
 from serving import read_all
 
 CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"
+RESPONSES = "/v1/responses"
 BODY_BYTES = 8 << 20  # the server's default limit
 PATIENCE = 60
 CATALOGUE = {}
@@ -182,11 +183,11 @@ def clients_that_read_a_byte_at_a_time(port, body):
         client.close()
 
 
-def leave(port, body, count, after_bytes):
+def leave(port, body, count, after_bytes, path=CHAT):
     """Clients that send a request and go, with a reset, after so many bytes of the answer."""
     for _ in range(count):
         client = connect(port)
-        client.sendall(head(CHAT, len(body)) + body)
+        client.sendall(head(path, len(body)) + body)
         if after_bytes:
             client.recv(after_bytes)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -258,6 +259,69 @@ def tool(name, parameters=None, description="x"):
 bodies("1000_tools", CHAT, chat(tools=[tool(word) for word in words(1000)]), [REFUSED, FULL], 4, 2)
 bodies("a_tool_described_in_3_mb", CHAT, chat(tools=[tool("x", description="word " * 600000)]), [REFUSED, FULL], 4, 2)
 bodies("four_forced_tools_16_answers", CHAT, chat(tools=[tool(word) for word in words(4)], tool_choice="required", n=16), ACCEPTED_OR_NOT, 2, 2)
+
+# ---- /v1/responses and what it stores ---------------------------------------------------------------------------------------
+
+
+def response(**fields):
+    return as_json(**{"input": "Hi", "max_output_tokens": 2, **fields})
+
+
+MISSING = 404
+bodies("60000_items", RESPONSES, response(input=[{"role": "user", "content": "x"}] * 60000), [REFUSED, FULL, LARGE])
+bodies("60000_items_to_be_cut", RESPONSES, response(input=[{"role": "user", "content": "x"}] * 60000, truncation="auto"), [200, REFUSED, FULL, LARGE])
+bodies("an_input_of_7_mb_to_be_cut", RESPONSES, response(input="word " * 1400000, truncation="auto"), [REFUSED, FULL], 2, 2)
+bodies("items_in_items", RESPONSES, lambda: b'{"input": ' + b'[{"content": ' * 5000 + b"1" + b"}]" * 5000 + b"}", [REFUSED], 8, 4)
+bodies("60000_calls_and_reasoning", RESPONSES, response(input=[{"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}]},
+                                                              {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}] * 15000),
+       [REFUSED, FULL, LARGE])
+bodies("references_to_nothing", RESPONSES, response(input=[{"type": "item_reference", "id": "msg_%032x_0" % i} for i in range(500)]), [MISSING], 20, 2)
+bodies("an_id_of_a_megabyte", RESPONSES, response(previous_response_id="resp_" + "a" * 1000000), [MISSING], 8, 2)
+bodies("stored_until_it_overflows", RESPONSES, response(tools=[{"type": "function", "name": "f", "description": "x" * 1000000}], tool_choice="none"),
+       [200, FULL], 24, 2)
+bodies("stored_megabytes", RESPONSES, response(tools=[{"type": "function", "name": "f", "description": "x" * 7000000}], tool_choice="none"),
+       [200, FULL, REFUSED], 4, 2)
+
+
+def answer_of(port, body):
+    status, data = post(port, RESPONSES, json.dumps(body).encode())
+    assert status in (200, FULL), (status, data[:300])
+    return json.loads(data)
+
+
+@attack()
+def many_stored_responses(port, _):
+    def store():
+        for _ in range(30):
+            answer_of(port, {"input": "Hi", "max_output_tokens": 1})
+    together([store] * 4)
+
+
+@attack()
+def a_conversation_of_40_turns(port, _):
+    last = None
+    for _ in range(40):
+        last = answer_of(port, {"input": "x", "max_output_tokens": 1, "previous_response_id": last, "truncation": "auto"}).get("id", last)
+
+
+@attack(lambda: [{"role": "user", "content": "word " * 60}] * 9000)
+def small_requests_that_recall_megabytes(port, items):
+    """Each names a response whose input is as large as a body may be."""
+    first = answer_of(port, {"input": items, "max_output_tokens": 1, "truncation": "auto"})
+
+    def recall():
+        body = {"input": "x", "max_output_tokens": 1, "previous_response_id": first.get("id"), "truncation": "auto"}
+        assert post(port, RESPONSES, json.dumps(body).encode())[0] in (200, FULL, LARGE, MISSING)
+        references = [{"type": "item_reference", "id": first["id"].replace("resp_", "msg_") + f"_i{at}"} for at in range(300)] if "id" in first else "x"
+        body = {"input": references, "max_output_tokens": 1, "truncation": "auto"}
+        assert post(port, RESPONSES, json.dumps(body).encode())[0] in (200, FULL, LARGE, REFUSED, MISSING)
+    together([recall] * 3)
+
+
+@attack(response(max_output_tokens=400, ignore_eos=True, stream=True))
+def clients_that_leave_a_stored_stream(port, body):
+    together([lambda: leave(port, body, 25, 64, RESPONSES)] * 2)
+
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import openai
 import pydantic
 import pydantic_ai
 import pytest
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 QUESTION = "How is the weather in Paris?"
@@ -76,3 +76,83 @@ def test_pydantic_ai(server, client, called, output):
     result = asyncio.run(agent.run(QUESTION, usage_limits=pydantic_ai.UsageLimits(request_limit=3)))
     assert isinstance(result.output, Weather) and len(called) <= 1
     assert called or isinstance(output, pydantic_ai.ToolOutput)  # there it may answer at once
+
+
+# ---- over /v1/responses, which both use by default -------------------------------------------------------------------
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("tool_choice", ["auto", "required"])
+def test_the_agents_sdk_by_default(server, client, called, tool_choice, streamed):
+    agents.set_tracing_disabled(True)
+
+    @agents.function_tool
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    settings = agents.ModelSettings(temperature=0, max_tokens=96, tool_choice=tool_choice, parallel_tool_calls=False,
+                                    response_include=["reasoning.encrypted_content"])
+    agent = agents.Agent(name="weather", instructions=TASK, tools=[get_weather], output_type=Weather, model_settings=settings,
+                         model=agents.OpenAIResponsesModel(server.model, client))
+
+    async def run():
+        if not streamed:
+            return await agents.Runner.run(agent, QUESTION, max_turns=3)
+        result = agents.Runner.run_streamed(agent, QUESTION, max_turns=3)
+        events = [event async for event in result.stream_events()]
+        assert {"raw_response_event", "run_item_stream_event"} <= {event.type for event in events}
+        return result
+
+    result = asyncio.run(run())
+    assert called == ["Paris"] and result.final_output.city == "Paris"
+    assert result.context_wrapper.usage.requests == 2 and result.context_wrapper.usage.output_tokens > 10
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_handoff(server, client, stored):
+    """One agent hands the conversation to another, which answers; the server keeps it, or the client does."""
+    agents.set_tracing_disabled(True)
+    settings = agents.ModelSettings(temperature=0, max_tokens=400, store=stored, parallel_tool_calls=False)
+    model = agents.OpenAIResponsesModel(server.model, client)
+    cook = agents.Agent(name="cook", instructions="Say hello.", model=model, model_settings=settings)
+    host = agents.Agent(name="host", instructions="Hand the question to the cook.", handoffs=[cook], model=model,
+                        model_settings=settings.resolve(agents.ModelSettings(tool_choice="required")))
+
+    async def run():
+        result = await agents.Runner.run(host, "Hello!", max_turns=4, auto_previous_response_id=stored)
+        return result, await agents.Runner.run(cook, [*result.to_input_list(), {"role": "user", "content": "Thanks."}])
+
+    result, again = asyncio.run(run())
+    assert result.last_agent.name == "cook" and result.final_output
+    kinds = [item.type for item in result.new_items]
+    assert kinds == ["handoff_call_item", "handoff_output_item", "message_output_item"]
+    assert again.final_output
+
+
+@pytest.mark.parametrize("output", [pydantic_ai.NativeOutput(Weather), pydantic_ai.ToolOutput(Weather, max_retries=0)],
+                         ids=["native", "tool"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_pydantic_ai_by_default(server, client, called, output, streamed):
+    async def once(context, definition):
+        return None if called else definition
+
+    model = OpenAIResponsesModel(server.model, provider=OpenAIProvider(openai_client=client))
+    agent = pydantic_ai.Agent(model, output_type=output, instructions=TASK,
+                              model_settings={"temperature": 0, "max_tokens": 96, "parallel_tool_calls": False})
+
+    @agent.tool_plain(prepare=once)
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    async def run():
+        limits = pydantic_ai.UsageLimits(request_limit=3)
+        if not streamed:
+            return (await agent.run(QUESTION, usage_limits=limits)).output
+        async with agent.run_stream(QUESTION, usage_limits=limits) as result:
+            return await result.get_output()
+
+    assert isinstance(asyncio.run(run()), Weather) and len(called) <= 1
+    assert called or isinstance(output, pydantic_ai.ToolOutput)

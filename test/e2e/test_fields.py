@@ -12,13 +12,16 @@ import small_model
 from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize"}
-GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "TEMPLATE": "ON_CHAT ON_TOKENIZE", "ANYWHERE": " ".join(PATHS)}
+PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize",
+         "ON_RESPONSES": "/v1/responses"}
+GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "SAMPLE": "ON_CHAT ON_COMPLETION ON_RESPONSES", "TEMPLATE": "ON_CHAT ON_TOKENIZE",
+          "CONVERSE": "ON_CHAT ON_TOKENIZE ON_RESPONSES", "ANYWHERE": " ".join(PATHS)}
 REQUESTS = {
     "ON_CHAT": {"messages": user("Name a colour."), "temperature": 0, "max_tokens": 3},
     "ON_COMPLETION": {"prompt": "The colour is", "temperature": 0, "max_tokens": 3},
     "ON_TOKENIZE": {"messages": user("Name a colour.")},
     "ON_DETOKENIZE": {"tokens": [5, 6]},
+    "ON_RESPONSES": {"input": "Name a colour.", "temperature": 0, "max_output_tokens": 3},
 }
 WRONG = 12.5  # of no honoured field's type, or out of its range
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
@@ -35,6 +38,9 @@ def read_table():
 
 
 TABLE = read_table()
+ENDPOINTS = collections.defaultdict(set)  # of a name: those of all its rows
+for one in TABLE:
+    ENDPOINTS[one.name] |= set(PATHS if one.kind == "HARMLESS" else one.endpoints)
 
 
 def rows_of(*kinds):
@@ -45,6 +51,8 @@ def answer_of(server, endpoint, **fields):
     """What a request gets, less what is another each time."""
     answer = server.ask(PATHS[endpoint], {**REQUESTS[endpoint], **fields})
     assert answer.status == 200, (fields, answer.body)
+    if endpoint == "ON_RESPONSES":  # which repeats its request
+        return [item["content"] for item in answer.json["output"]]
     return {key: value for key, value in answer.json.items() if key not in ("id", "created", "usage")}
 
 
@@ -62,7 +70,10 @@ def plain(server):
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 def test_no_row_comes_twice():
-    assert len({row.name for row in TABLE}) == len(TABLE)
+    """But for another endpoint."""
+    assert len({(row.name, endpoint) for row in TABLE for endpoint in row.endpoints if row.kind != "HARMLESS"}) == \
+        sum(len(row.endpoints) for row in TABLE if row.kind != "HARMLESS")
+    assert len({(row.name, row.kind == "HARMLESS", tuple(row.endpoints)) for row in TABLE}) == len(TABLE)
 
 
 @pytest.mark.parametrize("row", rows_of("READ", "BOOL", "INT", "REAL"))
@@ -82,8 +93,9 @@ def usual_value(row):
 @pytest.mark.parametrize("endpoint", PATHS)
 def test_without_influence(server, plain, endpoint):
     """All that may pass, passes at once, and the answer is the same."""
-    harmless = [row.name for row in TABLE if row.kind == "HARMLESS"]
-    refused = [row.name for row in TABLE if row.kind == "REFUSED"]
+    honoured = {row.name for row in TABLE if row.kind != "HARMLESS" and endpoint in row.endpoints}
+    harmless = [row.name for row in TABLE if row.kind == "HARMLESS" and row.name not in honoured]
+    refused = [row.name for row in TABLE if row.kind == "REFUSED" and (endpoint in row.endpoints or row.name not in honoured)]
     only = [row for row in TABLE if row.kind == "ONLY" and endpoint in row.endpoints]
     for value in ("x", 1, {"a": [1]}):
         assert answer_of(server, endpoint, **dict.fromkeys(harmless, value)) == plain[endpoint]
@@ -118,7 +130,7 @@ def test_variables_of_another_template(server, plain, row):
 
 @pytest.mark.parametrize("row", rows_of("READ", "BOOL", "INT", "REAL", "VARIABLE", "SWITCH", "ONLY", "REFUSED"))
 def test_another_endpoints(server, row):
-    for endpoint in set(PATHS) - set(row.endpoints):
+    for endpoint in set(PATHS) - ENDPOINTS[row.name]:
         error = refuse(server, endpoint, row.name, WRONG)
         assert "belongs to" in error["message"] and error["code"] == "unsupported_parameter"
 

@@ -29,7 +29,7 @@ CORES = len(os.sched_getaffinity(0))
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 KEY = "the-key"
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--kv-cache-memory-bytes", "64M",
-         "--max-inflight-bytes", BUDGET_BYTES, "--max-connections", 128, "--max-queue", 64, "--header-seconds", 2,
+         "--max-inflight-bytes", BUDGET_BYTES, "--response-store-size", "16M", "--max-connections", 128, "--max-queue", 64, "--header-seconds", 2,
          "--body-seconds", 2, "--log-level", "error"]
 GOOD = {"prompt": "The capital of France is", "max_tokens": 2, "temperature": 0}
 

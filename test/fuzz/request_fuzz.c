@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "server/read.h"
+#include "server/responses_store.h"
 
 #include "byte_tokenizer.h"
 
@@ -41,15 +42,40 @@ static void open_api(struct api *api)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+// A conversation that requests can continue, by the id resp_0.
+static void open_store(struct response_store *store)
+{
+    response_store_open(store, 1 << 20, 4);
+    struct response_record *record = response_record_new("0", NULL, 0);
+    strbuf_add_text(&record->input, "[{\"type\":\"message\",\"role\":\"user\",\"content\":\"q\",\"id\":\"msg_0_i0\"}]");
+    strbuf_add_text(&record->output,
+                    "[{\"type\":\"function_call\",\"id\":\"fc_0_0\",\"call_id\":\"c\",\"name\":\"f\","
+                    "\"arguments\":\"{}\"}]");
+    atomic_store(&record->status, RESPONSE_COMPLETED);
+    if (!response_store_add(store, record))
+        abort();
+    response_record_release(record);
+}
+
+// The bytes that the first seeds do not have are the newer endpoints'.
+static enum job_kind choose_kind(uint8_t byte)
 {
     static const enum job_kind kinds[] = { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
+    return byte < 0xf0 ? kinds[byte % 4] : byte % 2 ? JOB_RESPONSE_TOKENS : JOB_RESPONSE;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     static struct api api;
+    static struct response_store store;
     if (!size)
         return 0;
-    if (!api.tokenizer)
+    if (!api.tokenizer) {
         open_api(&api);
-    struct job *job = job_new(&api, kinds[data[0] % 4], "/fuzz");
+        open_store(&store);
+    }
+    struct job *job = job_new(&api, choose_kind(data[0]), "/fuzz");
+    job->response_store = &store;
     strbuf_add(&job->body, (const char *)data + 1, size - 1);
     job->body_bytes = job->body.len;
     bool ready = read_job(job);

@@ -273,6 +273,7 @@ static void refuses_with_a_line(void **state)
         { "start: /a$/", "^ or $ of a regex cannot be masked" },
         { "start: /a/x", "flag x" },
         { "start: /(a/", "not closed" },
+        { "start: /a\\", "not closed" },
         { "start: /a)/", "did not open" },
         { "start: \"a\n\"", "no closing quote" },
         { "%import python.NAME\nstart: NAME", "line 1: only terminals of \"common\"" },

@@ -232,7 +232,7 @@ static uint32_t read_regex(struct lark *lark)
 {
     size_t begin = lark->at;
     while (!at_end(lark) && peek(lark) != '/' && peek(lark) != '\n')
-        lark->at += peek(lark) == '\\' ? 2 : 1;
+        lark->at += peek(lark) == '\\' && lark->at + 1 < lark->text.len ? 2 : 1;
     struct bytes pattern = { lark->text.data + begin, lark->at - begin };
     if (at_end(lark) || !take(lark, "/"))
         return ebnf_fail(lark->tree, "a regex is not closed in its line by a /"), EBNF_NONE;
