@@ -76,12 +76,19 @@ const struct grammar_vocabulary *api_vocabulary(const struct api *api)
     return lazy->made;
 }
 
-bool api_has_model(const struct api *api, struct bytes name)
+static bool has_name(const struct api *api, struct bytes name)
 {
     bool known = api->alias && bytes_equal(name, bytes_of(api->alias));
     for (int i = 0; i < api->name_count; i++)
         known |= bytes_equal(name, bytes_of(api->names[i]));
     return known;
+}
+
+bool api_has_model(const struct api *api, struct bytes name)
+{
+    struct bytes tag = bytes_of(API_DEFAULT_TAG);
+    bool tagged = name.len > tag.len && bytes_equal(bytes_from(name, name.len - tag.len), tag);
+    return has_name(api, name) || (tagged && has_name(api, (struct bytes){ name.data, name.len - tag.len }));
 }
 
 bool api_fail_model(const struct api *api, const char *name, struct api_error *err)
@@ -90,9 +97,8 @@ bool api_fail_model(const struct api *api, const char *name, struct api_error *e
                          "The model `%.200s` does not exist; this server has `%s`.", name, api->names[0]);
 }
 
-json_t *api_error_json(const struct api_error *err, enum api_style style)
+static json_t *openai_error(const struct api_error *err)
 {
-    (void)style;
     const char *type = "BadRequestError", *code = err->code;
     for (size_t i = 0; i < sizeof error_types / sizeof *error_types; i++) {
         if (error_types[i].status != err->status)
@@ -103,6 +109,38 @@ json_t *api_error_json(const struct api_error *err, enum api_style style)
     json_t *param = *err->param ? api_text(bytes_of(err->param)) : json_null();
     return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", api_text(bytes_of(err->text)), "type", type,
                      "param", param, "code", code);
+}
+
+// Clients that shorten a conversation by themselves look for Anthropic's first words.
+static json_t *anthropic_error(const struct api_error *err)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {
+        { 401, "authentication_error" }, { 403, "permission_error" }, { 404, "not_found_error" },
+        { 413, "request_too_large" },    { 429, "rate_limit_error" }, { 503, "overloaded_error" },
+    };
+    const char *type = err->status < 500 ? "invalid_request_error" : "api_error";
+    bool too_long = err->code && !strcmp(err->code, "context_length_exceeded");
+    struct strbuf text = { 0 };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        type = types[i].status == err->status ? types[i].type : type;
+    strbuf_add_text(&text, too_long ? "prompt is too long: " : "");
+    strbuf_add_text(&text, err->text);
+    json_t *error = json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type, "message",
+                              api_text(strbuf_bytes(&text)));
+    strbuf_free(&text);
+    return error;
+}
+
+json_t *api_error_json(const struct api_error *err, enum api_style style)
+{
+    if (style == API_ANTHROPIC)
+        return anthropic_error(err);
+    if (style == API_OLLAMA)
+        return json_pack("{s:o}", "error", api_text(bytes_of(err->text)));
+    return openai_error(err);
 }
 
 static int add_dumped(const char *data, size_t len, void *out)

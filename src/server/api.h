@@ -55,6 +55,10 @@ struct api {
     int32_t *end_ids;          // tokens that end an answer
     int end_count;
     time_t created;
+    const char *architecture, *weight_format; // "llama", and the format that most bytes of the weights have
+    size_t weight_bytes;
+    int slots;        // requests that run at once
+    bool show_slots;  // --slots
     const char *plan; // as JSON
     size_t plan_len;
 };
@@ -82,14 +86,17 @@ bool api_fail_code(struct api_error *err, int status, const char *param, const c
 // A field's value is refused with the sentence of an inner error: 400. Always false.
 bool api_fail_field(struct api_error *err, const char *param, const struct error *cause);
 
-// Is a model served by this name? And the error for one that is not.
+#define API_DEFAULT_TAG ":latest" // Ollama's clients put it behind names
+
+// Is a model served by this name, with the default tag or without? And the error for one that is not.
 bool api_has_model(const struct api *api, struct bytes name);
 bool api_fail_model(const struct api *api, const char *name, struct api_error *err); // always false
 
 // Whose error body an endpoint has.
-enum api_style { API_OPENAI };
+enum api_style { API_OPENAI, API_ANTHROPIC, API_OLLAMA };
 
-// {"error": {"message", "type", "param", "code"}} (new reference)
+// The body of an error (new reference): {"error": {"message", "type", "param", "code"}} (OpenAI), {"type": "error",
+// "error": {"type", "message"}} (Anthropic), {"error": "..."} (Ollama).
 json_t *api_error_json(const struct api_error *err, enum api_style style);
 
 // Appends a value as JSON text.

@@ -35,7 +35,11 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    http_stream_open(job->exchange, 200, job->params.stream ? "text/event-stream; charset=utf-8" : "application/json");
+    const char *type = kind_of(job)->stream_type;
+    http_stream_open(job->exchange, 200,
+                     !job->params.stream ? "application/json"
+                         : type          ? type
+                                         : "text/event-stream; charset=utf-8");
 }
 
 // `cut`: the client must see that something is missing.

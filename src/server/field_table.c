@@ -9,9 +9,13 @@
 
 #define GENERATE (ON_CHAT | ON_COMPLETION)
 #define SAMPLE (ON_CHAT | ON_COMPLETION | ON_RESPONSES)
-#define TEMPLATE (ON_CHAT | ON_TOKENIZE)
+#define TEMPLATE (ON_CHAT | ON_TOKENIZE | ON_TEMPLATE)
 #define CONVERSE (ON_CHAT | ON_TOKENIZE | ON_RESPONSES)
-#define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE | ON_RESPONSES)
+#define MESSAGES (ON_MESSAGES | ON_COUNT_TOKENS)
+#define OLLAMA (ON_OLLAMA_CHAT | ON_OLLAMA_GENERATE)
+#define ANYWHERE                                                                                            \
+    (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE | ON_RESPONSES | ON_TEMPLATE | MESSAGES | OLLAMA \
+     | ON_OLLAMA_SHOW)
 #define AT(member) offsetof(struct request_params, member)
 #define REQUEST(member) AT(request.member)
 #define SAMPLING(member) AT(request.sampling.member)
@@ -244,6 +248,64 @@ const struct field field_table[] = {
     { "use_audio_in_video", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
     { "web_search_options", ON_CHAT, FIELD_REFUSED, INSTEAD("give the model a tool that searches") },
     { "moderation", ON_CHAT | ON_RESPONSES, FIELD_REFUSED, INSTEAD(not_built) },
+
+    // ---- Anthropic's messages, read by messages_*.c
+    { "messages", MESSAGES, FIELD_READ },
+    { "system", MESSAGES, FIELD_READ },
+    { "tools", MESSAGES, FIELD_READ },
+    { "tool_choice", MESSAGES, FIELD_READ },
+    { "thinking", MESSAGES, FIELD_READ },
+    { "output_config", MESSAGES, FIELD_READ },
+    { "output_format", MESSAGES, FIELD_READ }, // the name of output_config.format before
+    { "context_management", MESSAGES, FIELD_READ },
+    { "chat_template_kwargs", MESSAGES, FIELD_READ },
+    { "max_tokens", ON_MESSAGES, FIELD_READ },
+    { "stop_sequences", ON_MESSAGES, FIELD_READ },
+    { "temperature", ON_MESSAGES, FIELD_READ },
+    { "top_p", ON_MESSAGES, FIELD_READ },
+    { "top_k", ON_MESSAGES, FIELD_READ },
+    { "stream", ON_MESSAGES, FIELD_READ },
+    { "cache_control", MESSAGES, FIELD_HARMLESS }, // the prefix cache takes what it can
+    { "betas", MESSAGES, FIELD_HARMLESS },
+    { "anthropic_beta", MESSAGES, FIELD_HARMLESS }, // headers that some clients put here
+    { "anthropic_version", MESSAGES, FIELD_HARMLESS },
+    { "billing_policy", MESSAGES, FIELD_HARMLESS },
+    { "diagnostics", MESSAGES, FIELD_HARMLESS },
+    { "fallback_credit_token", MESSAGES, FIELD_HARMLESS },
+    { "inference_geo", MESSAGES, FIELD_HARMLESS },
+    { "speed", MESSAGES, FIELD_HARMLESS },
+    { "user_profile_id", MESSAGES, FIELD_HARMLESS },
+    { "workspace_id", MESSAGES, FIELD_HARMLESS },
+    { "compaction", MESSAGES, FIELD_REFUSED, INSTEAD("shorten the conversation before it is sent") },
+    { "container", MESSAGES, FIELD_REFUSED, INSTEAD("run code on the client's side, as a tool") },
+    { "fallbacks", MESSAGES, FIELD_REFUSED, INSTEAD("this server has one model") },
+    { "mcp_servers", MESSAGES, FIELD_REFUSED, INSTEAD("call them on the client's side, as tools") },
+    { "thread", MESSAGES, FIELD_REFUSED, INSTEAD("send the whole conversation; its beginning is cached") },
+
+    // ---- Ollama's, read by ollama_*.c
+    { "messages", ON_OLLAMA_CHAT, FIELD_READ },
+    { "tools", ON_OLLAMA_CHAT, FIELD_READ },
+    { "prompt", ON_OLLAMA_GENERATE, FIELD_READ },
+    { "system", ON_OLLAMA_GENERATE, FIELD_READ },
+    { "raw", ON_OLLAMA_GENERATE, FIELD_READ },
+    { "options", OLLAMA, FIELD_READ },
+    { "format", OLLAMA, FIELD_READ },
+    { "think", OLLAMA, FIELD_READ },
+    { "stream", OLLAMA, FIELD_READ },
+    { "name", ON_OLLAMA_SHOW, FIELD_READ }, // the name of model before
+    { "verbose", ON_OLLAMA_SHOW, FIELD_HARMLESS },
+    { "keep_alive", OLLAMA, FIELD_HARMLESS }, // the model stays
+    { "truncate", OLLAMA, FIELD_ONLY, 0, 0, 0, INSTEAD("a prompt that is too long is an error here") },
+    { "shift", OLLAMA, FIELD_ONLY, 0, 0, 0, INSTEAD("an answer ends with the context here") },
+    { "logprobs", OLLAMA, FIELD_REFUSED, INSTEAD("use /v1/chat/completions") },
+    { "top_logprobs", OLLAMA, FIELD_REFUSED, INSTEAD("use /v1/chat/completions") },
+    { "template", OLLAMA, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
+    { "context", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD("send the conversation to /api/chat") },
+    { "suffix", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD("use raw with the model's own markers in the prompt") },
+    { "images", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "width", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "height", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "steps", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
 };
 
 const size_t field_count = sizeof field_table / sizeof *field_table;
@@ -260,6 +322,30 @@ const struct field *field_find(const char *name, enum endpoint endpoint)
             other = &field_table[i];
     }
     return other;
+}
+
+const char *field_endpoint(int endpoints)
+{
+    static const struct {
+        enum endpoint endpoint;
+        const char *path;
+    } paths[] = {
+        { ON_CHAT, "/v1/chat/completions" },
+        { ON_COMPLETION, "/v1/completions" },
+        { ON_RESPONSES, "/v1/responses" },
+        { ON_TOKENIZE, "/tokenize" },
+        { ON_DETOKENIZE, "/detokenize" },
+        { ON_TEMPLATE, "/apply-template" },
+        { ON_MESSAGES, "/v1/messages" },
+        { ON_OLLAMA_CHAT, "/api/chat" },
+        { ON_OLLAMA_GENERATE, "/api/generate" },
+        { ON_OLLAMA_SHOW, "/api/show" },
+        { ON_COUNT_TOKENS, "/v1/messages/count_tokens" },
+    };
+    size_t i = 0;
+    while (i + 1 < sizeof paths / sizeof *paths && !(endpoints & (int)paths[i].endpoint))
+        i++;
+    return paths[i].path;
 }
 
 const char *field_suggest(const char *name, enum endpoint endpoint)

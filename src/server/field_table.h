@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/field_table.h: every request field of OpenAI, vLLM, SGLang and llama-server, and what becomes of it here. No
-// field is ignored in silence: a row honours it, says that it cannot change the answer, or refuses it by name; a field
-// without a row is refused, too.
+// server/field_table.h: every request field of OpenAI, vLLM, SGLang, llama-server, Anthropic and Ollama, and what
+// becomes of it here. A name may have several rows, for different endpoints. No field is ignored in silence: a row
+// honours it, says that it cannot change the answer, or refuses it by name; a field without a row is refused, too.
 #ifndef SERVER_FIELD_TABLE_H
 #define SERVER_FIELD_TABLE_H
 
@@ -14,7 +14,13 @@ enum endpoint {        // bits
     ON_COMPLETION = 2, // /v1/completions
     ON_TOKENIZE = 4,
     ON_DETOKENIZE = 8,
-    ON_RESPONSES = 16, // /v1/responses
+    ON_RESPONSES = 16,        // /v1/responses
+    ON_TEMPLATE = 1024,       // /apply-template
+    ON_MESSAGES = 32,         // /v1/messages
+    ON_COUNT_TOKENS = 64,     // /v1/messages/count_tokens
+    ON_OLLAMA_CHAT = 128,     // /api/chat
+    ON_OLLAMA_GENERATE = 256, // /api/generate
+    ON_OLLAMA_SHOW = 512,     // /api/show
 };
 
 enum field_kind {
@@ -45,6 +51,7 @@ extern const size_t field_count;
 // The row of an endpoint's field; where it has none, another endpoint's of that name (one that
 // is harmless is so everywhere). NULL: unknown.
 const struct field *field_find(const char *name, enum endpoint endpoint);
+const char *field_endpoint(int endpoints); // the path of the first of them
 
 // The honoured field of an endpoint that is spelt most like `name`, or NULL.
 const char *field_suggest(const char *name, enum endpoint endpoint);

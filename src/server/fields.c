@@ -47,15 +47,6 @@ bool fields_read_bool(const json_t *body, const char *name, bool *value, struct 
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
 
-static const char *endpoint_name(int endpoints)
-{
-    return endpoints & ON_CHAT      ? "/v1/chat/completions"
-        : endpoints & ON_COMPLETION ? "/v1/completions"
-        : endpoints & ON_RESPONSES  ? "/v1/responses"
-        : endpoints & ON_TOKENIZE   ? "/tokenize"
-                                    : "/detokenize";
-}
-
 static bool refuse_unknown(const char *name, enum endpoint endpoint, struct api_error *err)
 {
     const char *near = field_suggest(name, endpoint);
@@ -92,7 +83,7 @@ bool fields_check_one(const struct chat *chat, const char *name, const json_t *v
     if (!(field->endpoints & (int)endpoint))
         return field_is_empty(value)
             || api_fail_code(err, 400, field->name, "unsupported_parameter", "\"%s\" belongs to %s", field->name,
-                             endpoint_name(field->endpoints));
+                             field_endpoint(field->endpoints));
     if (field->kind == FIELD_VARIABLE || field->kind == FIELD_SWITCH)
         return check_variable(chat, field, value, err);
     if (field->kind == FIELD_ONLY)

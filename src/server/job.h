@@ -39,6 +39,14 @@ enum job_kind {
     JOB_RESPONSE_ITEMS,
     JOB_RESPONSE_DELETE,
     JOB_RESPONSE_CANCEL,
+    JOB_MESSAGES, // Anthropic's
+    JOB_COUNT_TOKENS,
+    JOB_OLLAMA_CHAT,
+    JOB_OLLAMA_GENERATE,
+    JOB_OLLAMA_RAW, // a generate whose prompt no template writes
+    JOB_OLLAMA_SHOW,
+    JOB_APPLY_TEMPLATE, // llama-server's
+    JOB_LLAMA_COMPLETION,
 };
 
 // Output of a choice: text, tokens and the end, in order.
@@ -213,10 +221,11 @@ struct job {
     bool released;         // over_in_mailbox, when the writer took it last
     bool begun;            // a stream's first event is written
     bool complete;         // all of the answer is in `text`, or was
-    struct answer_cursor { // how far a whole answer is written
+    struct answer_cursor { // how far an answer is written
         int choice, part;
         size_t at; // within the part
         int list;  // of the part that has the logprobs
+        int block; // content blocks of a message begun
     } cursor;
     struct strbuf text;         // the next slice
     atomic_size_t unsent_bytes; // written, and not taken by the client's socket yet

@@ -101,6 +101,7 @@ static bool open_engine(struct served *served, const struct server_options *opti
         return false;
     served->scheduler = nibble_scheduler_open(served->engine, &options->scheduler);
     nibble_plan_print(nibble_engine_plan(served->engine), NIBBLE_PLAN_JSON, 0, &served->plan);
+    served->plan_json = json_loadb(served->plan.data, served->plan.len, 0, NULL);
     return true;
 }
 
@@ -180,6 +181,22 @@ static void survey_vocabulary(struct api *api)
     }
 }
 
+static void describe_weights(struct api *api, json_t *plan)
+{
+    json_t *weights = json_object_get(plan, "weights"), *bytes;
+    const char *format, *architecture = json_string_value(json_object_get(plan, "architecture"));
+    json_int_t most = 0;
+    api->architecture = architecture ? architecture : "unknown";
+    api->weight_format = "unknown";
+    api->weight_bytes = (size_t)json_integer_value(json_object_get(weights, "bytes"));
+    json_object_foreach (json_object_get(weights, "by_format"), format, bytes) {
+        if (json_integer_value(bytes) <= most)
+            continue;
+        most = json_integer_value(bytes);
+        api->weight_format = format;
+    }
+}
+
 static bool describe(struct served *served, const struct server_options *options, struct error *err)
 {
     struct api *api = &served->api;
@@ -207,7 +224,10 @@ static bool describe(struct served *served, const struct server_options *options
         .created = time(NULL),
         .plan = served->plan.data,
         .plan_len = served->plan.len,
+        .slots = options->engine.max_num_seqs ? options->engine.max_num_seqs : 1,
+        .show_slots = options->slots,
     };
+    describe_weights(api, served->plan_json);
     print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
@@ -246,6 +266,7 @@ void served_close(struct served *served)
     free(served->api.end_ids);
     tokens_free(&served->api.reasoning_tokens);
     free(served->plan.data);
+    json_decref(served->plan_json);
     strbuf_free(&served->tokenizer_info);
     free(served->own_name);
     *served = (struct served){ 0 };

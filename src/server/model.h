@@ -15,6 +15,7 @@ struct served {
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_text plan;
+    json_t *plan_json;
     struct strbuf tokenizer_info; // empty: /tokenizer_info is off
     struct error chat_error;
     const char *name; // of the model, where none was given

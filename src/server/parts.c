@@ -6,6 +6,8 @@
 #include <sys/random.h>
 
 #include "base/memory.h"
+#include "format/json.h"
+#include "server/json_writer.h"
 
 static struct answer_part *add_part(struct choice *choice, enum part_kind kind)
 {
@@ -109,6 +111,23 @@ struct bytes parts_join(struct choice *choice, enum part_kind kind)
         first = first ? first : part;
     }
     return first ? strbuf_bytes(&first->text) : (struct bytes){ 0 };
+}
+
+void parts_complete_call(struct answer_part *call)
+{
+    json_t *object = NULL;
+    struct error ignored;
+    struct strbuf whole = { 0 };
+    bool ok = json_read_strict(strbuf_bytes(&call->text), API_CONTAINERS_MAX, &object, &ignored)
+        && json_is_object(object);
+    json_decref(object);
+    if (ok)
+        return;
+    strbuf_add_text(&whole, "{\"incomplete\":");
+    json_write_text(&whole, strbuf_bytes(&call->text));
+    strbuf_add_byte(&whole, '}');
+    strbuf_free(&call->text);
+    call->text = whole;
 }
 
 size_t parts_bytes(const struct choice *choice)

@@ -14,6 +14,10 @@ void parts_add_empty(struct choice *choice); // content of no text
 // keeps a text.
 struct bytes parts_join(struct choice *choice, enum part_kind kind);
 
+// For APIs whose calls have arguments as an object: arguments that are none, because the answer was cut off within
+// them, become {"incomplete": "..."} with what there is.
+void parts_complete_call(struct answer_part *call);
+
 size_t parts_bytes(const struct choice *choice); // of memory
 void parts_free(struct choice *choice);
 

@@ -2,6 +2,7 @@
 #include "server/read.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -167,9 +168,10 @@ static bool read_json(struct job *job)
 
 static bool read_generating(struct job *job)
 {
-    const struct kind *kind = kind_of(job);
-    if ((kind->translate && !kind->translate(job))
-        || !fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
+    if (kind_of(job)->translate && !kind_of(job)->translate(job))
+        return false;
+    const struct kind *kind = kind_of(job); // a translation may choose another one
+    if (!fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
         || !check_length(job) || !check_grammar(job))
         return false;
     keep(job);

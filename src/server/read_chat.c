@@ -45,7 +45,7 @@ bool read_own_template(struct job *job)
 {
     const json_t *source = json_object_get(job->json, "chat_template");
     struct error cause;
-    if (!source || field_is_empty(source) || !(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE)))
+    if (!source || field_is_empty(source) || !(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE | ON_TEMPLATE)))
         return true; // elsewhere fields_check refuses it
     if (!job->api->trust_chat_template)
         return api_fail_code(&job->error, 400, "chat_template", "unsupported_parameter",

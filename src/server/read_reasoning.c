@@ -2,6 +2,7 @@
 // server/read_reasoning.c: reads whether and how much a model is to think, under all names that clients have for it,
 // and passes it to the chat template under the names that it reads.
 #include "format/json.h"
+#include "server/kind.h"
 #include "server/read.h"
 
 enum thinking { THINK_AS_USUAL, THINK, THINK_NOT };
@@ -152,6 +153,10 @@ static bool apply_switch(struct job *job, const struct asked *asked, json_t *var
     if (asked->think == THINK_AS_USUAL || set_switches(job, think, variables) || (!think && set_off(job, variables)))
         return true;
     bool thinks = chat_reasoning(job_chat(job)) || job->api->reasoning;
+    if (!(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE))) { // other APIs' clients ask for it of any model
+        job->max_reasoning_tokens = think ? job->max_reasoning_tokens : 0;
+        return true;
+    }
     if (think)
         return thinks || refuse(job, asked->field, "its chat template does not read it, and has no form of reasoning");
     return !thinks

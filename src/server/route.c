@@ -6,6 +6,8 @@
 #include "base/memory.h"
 #include "server/cors.h"
 #include "server/grammar_cache.h"
+#include "server/llama_server.h"
+#include "server/ollama.h"
 #include "server/query.h"
 #include "server/serve.h"
 
@@ -24,6 +26,8 @@ struct route {
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
 };
+
+static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange);
 
 // ---- replies ------------------------------------------------------------------------------------------------------
 
@@ -49,6 +53,8 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
 {
     struct strbuf body = { 0 };
     json_t *json = api_error_json(err, style);
+    if (style == API_ANTHROPIC)
+        json_object_set_new(json, "request_id", json_string(http_request_id(exchange)));
     api_dump(json, &body);
     json_decref(json);
     if (err->status == 401)
@@ -77,12 +83,33 @@ static void log_refusal(const struct server *server, const struct http_exchange 
     log_event(&server->options->log, LOG_INFO, "refused", fields);
 }
 
+// Whose errors a request gets: a path says it, or, at those that several APIs share, Anthropic's header.
+static enum api_style style_of(const struct route *route, const struct http_exchange *exchange)
+{
+    struct bytes path = http_path(exchange);
+    if (route && (route->style || route->handle == handle_job))
+        return route->style;
+    if (bytes_start_with(path, bytes_of("/api/")))
+        return API_OLLAMA;
+    bool versioned = http_header(exchange, "anthropic-version").data;
+    return versioned || bytes_start_with(path, bytes_of("/v1/messages")) ? API_ANTHROPIC : API_OPENAI;
+}
+
+// Anthropic's SDK reads a request's id from a header of its own.
+static void add_request_id(struct http_exchange *exchange, enum api_style style)
+{
+    if (style == API_ANTHROPIC)
+        http_add_header(exchange, "request-id", http_request_id(exchange));
+}
+
 // Refuses a request that never became a job.
 static void refuse(struct server *server, struct http_exchange *exchange, const struct route *route,
                    const struct api_error *err)
 {
+    enum api_style style = style_of(route, exchange);
     log_refusal(server, exchange, err);
-    route_reply_error(server, exchange, route ? route->path : "other", route ? route->style : API_OPENAI, err, 0);
+    add_request_id(exchange, style);
+    route_reply_error(server, exchange, route ? route->path : "other", style, err, 0);
 }
 
 static void reply_json(struct server *server, const struct route *route, struct http_exchange *exchange, json_t *json)
@@ -152,9 +179,34 @@ static json_t *model_card(const struct api *api, const char *name)
                      api->max_model_len);
 }
 
+// The same model in Anthropic's words.
+static json_t *anthropic_card(const struct api *api, const char *name)
+{
+    struct tm when;
+    char created[32];
+    gmtime_r(&api->created, &when);
+    strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &when);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "type", "model", "id", name, "display_name", name,
+                     "created_at", created, "lifecycle", "active", "max_input_tokens", api->max_model_len, "max_tokens",
+                     api->max_model_len);
+}
+
+static json_t *anthropic_cards(const struct api *api)
+{
+    json_t *cards = json_array();
+    for (int i = 0; i < api->name_count; i++)
+        json_array_append_new(cards, anthropic_card(api, api->names[i]));
+    return json_pack("{s:o, s:s, s:s, s:b}", "data", cards, "first_id", api->names[0], "last_id",
+                     api->names[api->name_count - 1], "has_more", 0);
+}
+
 static void handle_models(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     const struct api *api = &server->served.api;
+    if (style_of(route, exchange) == API_ANTHROPIC) {
+        reply_json(server, route, exchange, anthropic_cards(api));
+        return;
+    }
     json_t *cards = json_array();
     for (int i = 0; i < api->name_count; i++)
         json_array_append_new(cards, model_card(api, api->names[i]));
@@ -176,7 +228,9 @@ static void handle_model(struct server *server, const struct route *route, struc
     struct api_error err;
     query_add_unescaped(&name, target_of(route, exchange));
     if (api_has_model(api, strbuf_bytes(&name))) {
-        reply_json(server, route, exchange, model_card(api, strbuf_text(&name)));
+        bool anthropic = style_of(route, exchange) == API_ANTHROPIC;
+        reply_json(server, route, exchange,
+                   anthropic ? anthropic_card(api, strbuf_text(&name)) : model_card(api, strbuf_text(&name)));
     } else {
         api_fail_model(api, strbuf_text(&name), &err);
         refuse(server, exchange, route, &err);
@@ -188,6 +242,39 @@ static void handle_plan(struct server *server, const struct route *route, struct
 {
     const struct api *api = &server->served.api;
     route_reply(server, exchange, route->path, 200, json_content, (struct bytes){ api->plan, api->plan_len }, 0);
+}
+
+static void handle_ollama_tags(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_json(server, route, exchange, ollama_tags(&server->served.api));
+}
+
+static void handle_ollama_ps(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_json(server, route, exchange, ollama_ps(&server->served.api));
+}
+
+static void handle_ollama_version(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_json(server, route, exchange, ollama_version());
+}
+
+static void handle_props(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_json(server, route, exchange, llama_props(&server->served.api));
+}
+
+static void handle_slots(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    struct nibble_scheduler_stats stats;
+    struct api_error err;
+    if (!server->served.api.show_slots) {
+        api_fail(&err, 501, NULL, "this server does not show its slots; start it with --slots");
+        refuse(server, exchange, route, &err);
+        return;
+    }
+    mailbox_read(&server->mailbox, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
+    reply_json(server, route, exchange, llama_slots(&server->served.api, stats.running));
 }
 
 static void handle_tokenizer_info(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -239,6 +326,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
     }
     struct job *job = job_new(&server->served.api, route->kind, route->path);
     job->style = route->style;
+    add_request_id(exchange, route->style);
     job->budget = &server->budget;
     job->body = http_take_body(exchange, &job->charged_bytes);
     job->body_bytes = job->body.len;
@@ -277,6 +365,19 @@ static const struct route routes[] = {
     { "GET", "/v1/models", .handle = handle_models },
     { "GET", "/v1/models/", .more = true, .handle = handle_model },
     { "GET", "/v1/plan", .handle = handle_plan },
+    { "GET", "/v1/health", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/props", .handle = handle_props },
+    { "GET", "/slots", .handle = handle_slots },
+    { "POST", "/apply-template", .handle = handle_job, .kind = JOB_APPLY_TEMPLATE },
+    { "POST", "/completion", .handle = handle_job, .kind = JOB_LLAMA_COMPLETION },
+    { "POST", "/v1/messages", .style = API_ANTHROPIC, .handle = handle_job, .kind = JOB_MESSAGES },
+    { "POST", "/v1/messages/count_tokens", .style = API_ANTHROPIC, .handle = handle_job, .kind = JOB_COUNT_TOKENS },
+    { "GET", "/api/tags", .style = API_OLLAMA, .handle = handle_ollama_tags },
+    { "GET", "/api/ps", .style = API_OLLAMA, .handle = handle_ollama_ps },
+    { "GET", "/api/version", .open = true, .style = API_OLLAMA, .handle = handle_ollama_version },
+    { "POST", "/api/show", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_SHOW },
+    { "POST", "/api/chat", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_CHAT },
+    { "POST", "/api/generate", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_GENERATE },
     { "GET", "/tokenizer_info", .handle = handle_tokenizer_info },
     { "POST", "/v1/chat/completions", .handle = handle_job, .kind = JOB_CHAT },
     { "POST", "/v1/chat/completions/input_tokens", .handle = handle_job, .kind = JOB_INPUT_TOKENS },
@@ -407,5 +508,5 @@ void route_refuse(void *context, struct http_exchange *exchange, int status, con
 {
     struct api_error err;
     api_fail(&err, status, NULL, "%s", sentence);
-    refuse(context, exchange, NULL, &err);
+    refuse(context, exchange, NULL, &err); // style_of knows the path
 }

@@ -213,7 +213,7 @@ static void watch_all(struct server *server)
 static void open_metrics(struct server *server)
 {
     const struct api *api = &server->served.api;
-    server->plan = json_loadb(api->plan, api->plan_len, 0, NULL);
+    server->plan = json_incref(server->served.plan_json);
     metrics_open(&server->metrics, api->names[0], api->max_model_len, server->plan);
     server->metrics.kv_cache_dtype = server->options->engine.kv_cache_dtype;
     server->metrics.prefix_cache = !server->options->scheduler.no_prefix_cache;

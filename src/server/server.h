@@ -22,6 +22,7 @@ struct server_options {
     const char *reasoning_parser; // a name; NULL: the form is found in the chat template
     bool no_reasoning;            // thoughts stay in the text
     int max_reasoning_tokens;     // of requests without their own; -1: any number
+    bool slots;                   // GET /slots answers
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;

@@ -21,6 +21,7 @@ from serving import read_all
 
 CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"
 RESPONSES = "/v1/responses"
+MESSAGES, OLLAMA = "/v1/messages", "/api/chat"
 BODY_BYTES = 8 << 20  # the server's default limit
 PATIENCE = 60
 CATALOGUE = {}
@@ -322,6 +323,18 @@ def small_requests_that_recall_megabytes(port, items):
 def clients_that_leave_a_stored_stream(port, body):
     together([lambda: leave(port, body, 25, 64, RESPONSES)] * 2)
 
+# ---- other APIs ----------------------------------------------------------------------------------------------------------
+
+
+def message(*blocks, **fields):
+    return as_json(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}], **{"max_tokens": 4, **fields})
+
+
+bodies("100000_blocks_of_text", MESSAGES, message(*[{"type": "text", "text": "x"}] * 100000), [REFUSED, FULL, LARGE], 2, 2)
+bodies("50000_thoughts_and_calls", MESSAGES, message(*[{"type": "thinking", "thinking": "x"}, {"type": "tool_use", "id": "i", "name": "f", "input": {}}] * 25000),
+       [REFUSED, FULL, LARGE], 2, 2)
+bodies("lines_of_accounting_of_7_mb", MESSAGES, message(system="x-anthropic-billing-header:\n" * 250000), [200, REFUSED, FULL, LARGE], 2, 2)
+bodies("100000_options", OLLAMA, as_json(messages=[{"role": "user", "content": "x"}], options={f"{i}": i for i in range(100000)}), [REFUSED, FULL], 2, 2)
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize",
-         "ON_RESPONSES": "/v1/responses"}
-GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "SAMPLE": "ON_CHAT ON_COMPLETION ON_RESPONSES", "TEMPLATE": "ON_CHAT ON_TOKENIZE",
+         "ON_RESPONSES": "/v1/responses", "ON_TEMPLATE": "/apply-template"}
+GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "SAMPLE": "ON_CHAT ON_COMPLETION ON_RESPONSES", "TEMPLATE": "ON_CHAT ON_TOKENIZE ON_TEMPLATE",
           "CONVERSE": "ON_CHAT ON_TOKENIZE ON_RESPONSES", "ANYWHERE": " ".join(PATHS)}
 REQUESTS = {
     "ON_CHAT": {"messages": user("Name a colour."), "temperature": 0, "max_tokens": 3},
@@ -22,6 +22,7 @@ REQUESTS = {
     "ON_TOKENIZE": {"messages": user("Name a colour.")},
     "ON_DETOKENIZE": {"tokens": [5, 6]},
     "ON_RESPONSES": {"input": "Name a colour.", "temperature": 0, "max_output_tokens": 3},
+    "ON_TEMPLATE": {"messages": user("Name a colour.")},
 }
 WRONG = 12.5  # of no honoured field's type, or out of its range
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
@@ -30,11 +31,12 @@ Row = collections.namedtuple("Row", "name endpoints kind rest")
 
 
 def read_table():
+    """The rows of these endpoints; test_messages.py and test_ollama.py have those of the other APIs."""
     text = (ROOT / "src/server/field_table.c").read_text()
     rows = re.findall(r'^    \{ "([\w.]+)", ([\w| ]+), FIELD_(\w+)(.*) \},', text, re.M)
     assert len(rows) > 150
     words = lambda names: " ".join(GROUPS.get(name, name) for name in names.split(" | ")).split()
-    return [Row(name, words(endpoints), kind, rest) for name, endpoints, kind, rest in rows]
+    return [Row(name, words(endpoints), kind, rest) for name, endpoints, kind, rest in rows if set(words(endpoints)) <= set(PATHS)]
 
 
 TABLE = read_table()

@@ -60,8 +60,11 @@ static void open_store(struct response_store *store)
 // The bytes that the first seeds do not have are the newer endpoints'.
 static enum job_kind choose_kind(uint8_t byte)
 {
-    static const enum job_kind kinds[] = { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
-    return byte < 0xf0 ? kinds[byte % 4] : byte % 2 ? JOB_RESPONSE_TOKENS : JOB_RESPONSE;
+    static const enum job_kind kinds[] = {
+        JOB_CHAT,         JOB_COMPLETION,  JOB_TOKENIZE,        JOB_DETOKENIZE,     JOB_MESSAGES,
+        JOB_COUNT_TOKENS, JOB_OLLAMA_CHAT, JOB_OLLAMA_GENERATE, JOB_APPLY_TEMPLATE, JOB_LLAMA_COMPLETION,
+    };
+    return byte < 0xf0 ? kinds[byte % (sizeof kinds / sizeof *kinds)] : byte % 2 ? JOB_RESPONSE_TOKENS : JOB_RESPONSE;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
