@@ -268,6 +268,22 @@ void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from
 
 // ---- many texts at once -------------------------------------------------------------------------------------------
 
+// The samplers that can be put in an order, by llama.cpp's names.
+enum nibble_sampler {
+    NIBBLE_SAMPLERS_END,
+    NIBBLE_SAMPLER_PENALTIES,
+    NIBBLE_SAMPLER_DRY,
+    NIBBLE_SAMPLER_TOP_N_SIGMA,
+    NIBBLE_SAMPLER_TEMPERATURE,
+    NIBBLE_SAMPLER_MIN_P,
+    NIBBLE_SAMPLER_TOP_K,
+    NIBBLE_SAMPLER_TYPICAL_P,
+    NIBBLE_SAMPLER_TOP_P,
+    NIBBLE_SAMPLER_TOP_A,
+    NIBBLE_SAMPLER_XTC,
+    NIBBLE_SAMPLERS, // how many, with the end
+};
+
 struct nibble_sampling {
     double temperature;                         // 0: the most likely token, ties to the lowest id
     double top_p, min_p;                        // 1 and 0: off
@@ -276,6 +292,20 @@ struct nibble_sampling {
     double presence_penalty, frequency_penalty; // 0: off; over the answer so far, once and per occurrence
     uint64_t seed;                              // the draw depends on (seed, choice, position) and nothing else
     int choice;
+
+    // The following are 0 where they are off, and are drawn on the host.
+    int penalty_last_n;                         // the three penalties look at so many of the last tokens; 0: at all
+    double dry_multiplier, dry_base;            // "don't repeat yourself": multiplier * base ^ (repeated - allowed)
+    int dry_allowed_length, dry_penalty_last_n; // the second as penalty_last_n
+    double top_n_sigma;                         // in standard deviations of the logits below the highest
+    double typical_p, top_a;
+    double dynatemp_range, dynatemp_exponent; // the temperature follows the entropy, by so much up and down
+    double xtc_probability, xtc_threshold;    // "exclude top choices"
+    int mirostat;                             // 2: of the truncating samplers none but this; 1 is not built
+    double mirostat_tau, mirostat_eta;
+    int min_keep;                         // tokens that min_p, top_p, typical_p, top_a and XTC leave at least
+    unsigned char order[NIBBLE_SAMPLERS]; // enum nibble_sampler, up to NIBBLE_SAMPLERS_END: these and no others;
+                                          // empty: all, as they are listed above
 };
 
 // The sampling parameters of the checkpoint's generation_config; by default temperature 1 and everything off.
@@ -294,6 +324,7 @@ struct nibble_token {
     bool stop;    // one of the request's stop_ids: the answer ends with it
     bool scored;  // logprob and top are there (a prompt's first token has none)
     float logprob;
+    int rank; // of a prompt's token: 1 for the likeliest; 0 of an answer's
     int top_count;
     const struct nibble_candidate *top; // the likeliest, falling
 };
@@ -337,6 +368,13 @@ struct nibble_bias {
     float bias; // added to the token's logit
 };
 
+// Sequences of tokens, each followed by NIBBLE_SEQUENCE_END.
+enum { NIBBLE_SEQUENCE_END = -1 };
+struct nibble_token_sequences {
+    const int32_t *ids;
+    size_t count; // of ids, with the ends
+};
+
 // Everything but the listener's context is copied.
 struct nibble_request {
     const int32_t *prompt;
@@ -348,6 +386,10 @@ struct nibble_request {
     size_t stop_count;
     const struct nibble_bias *bias;
     size_t bias_count;
+    const int32_t *allowed_ids;                 // no other token may come
+    size_t allowed_count;                       // 0: any may
+    struct nibble_token_sequences bad_words;    // an answer has none of them
+    struct nibble_token_sequences dry_breakers; // DRY sees no repetition across one of them
     int top_logprobs;       // how many of the likeliest tokens come with each, up to 128; -1: nothing is scored
     bool score_prompt;      // the prompt's tokens too; such a request takes nothing from the prefix cache
     int priority;           // lower goes first, where the scheduler goes by priority

@@ -366,7 +366,16 @@ bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct
 {
     const json_t *config = checkpoint->checkpoint.generation_config;
     int64_t top_k = 0;
-    *out = (struct nibble_sampling){ .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
+    *out = (struct nibble_sampling){ .temperature = 1,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .typical_p = 1,
+                                     .dry_base = 1.75,
+                                     .dry_allowed_length = 2,
+                                     .dynatemp_exponent = 1,
+                                     .xtc_threshold = 0.1,
+                                     .mirostat_tau = 5,
+                                     .mirostat_eta = 0.1 };
     bool ok = !config
         || (json_get_real(config, "temperature", &out->temperature, err)
             && json_get_real(config, "top_p", &out->top_p, err) && json_get_real(config, "min_p", &out->min_p, err)

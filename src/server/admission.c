@@ -72,6 +72,13 @@ static size_t listed_tokens(const struct choice *choice)
     return (size_t)params->request.max_tokens + (params->echo ? choice->prompt->count : 0);
 }
 
+// Logprobs of the prompt, which come with the first of its choices.
+static size_t prompt_entries(const struct choice *choice)
+{
+    int tops = choice->job->params.prompt_logprobs;
+    return tops >= 0 && choice->number == 0 ? choice->prompt->count * (size_t)(1 + tops) : 0;
+}
+
 static size_t choice_bytes(const struct choice *choice)
 {
     const struct request_params *params = &choice->job->params;
@@ -81,7 +88,7 @@ static size_t choice_bytes(const struct choice *choice)
     size_t echoed = params->echo ? 2 * ANSWER_TEXT_BYTES * choice->prompt->count : 0;
     size_t held = choice->job->checked ? 2 * tokens * sizeof(struct answer_token) : 0; // until the answer is validated
     return CHOICE_BYTES + tokens * ANSWER_TEXT_BYTES + (tokens + choice->prompt->count) * ID_BYTES
-        + listed_tokens(choice) * listed + held + echoed;
+        + listed_tokens(choice) * listed + held + echoed + prompt_entries(choice) * 2 * sizeof(struct answer_token);
 }
 
 // At most one slice of the answer's text waits to be sent.
@@ -97,12 +104,17 @@ static bool check_entries(struct job *job)
 {
     const struct request_params *params = &job->params;
     double entries = 0;
-    if (params->request.top_logprobs < 0)
-        return true;
-    for (int i = 0; i < job->choice_count; i++)
-        entries += (double)listed_tokens(&job->choices[i]) * (double)(1 + params->request.top_logprobs);
+    for (int i = 0; i < job->choice_count; i++) {
+        const struct choice *choice = &job->choices[i];
+        entries += (double)prompt_entries(choice);
+        if (params->request.top_logprobs >= 0)
+            entries += (double)listed_tokens(choice) * (double)(1 + params->request.top_logprobs);
+    }
     return entries <= entries_max
-        || api_fail(&job->error, 400, kind_is_chat(job) ? "top_logprobs" : "logprobs",
+        || api_fail(&job->error, 400,
+                    params->request.top_logprobs < 0 ? "prompt_logprobs"
+                        : kind_is_chat(job)          ? "top_logprobs"
+                                                     : "logprobs",
                     "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at "
                     "most %.0f; lower n, max_tokens or the number of logprobs",
                     job->choice_count, (long long)params->request.max_tokens,

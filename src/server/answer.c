@@ -304,21 +304,26 @@ static bool write_prompt_ids_part(struct job *job, struct choice *choice, struct
     return true;
 }
 
+static bool write_choice_end_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    strbuf_add_text(out, choice->index + 1 < job->choice_count ? "}" : "}]");
+    return true;
+}
+
 static bool write_closing_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    strbuf_add_byte(out, '}');
     if (choice->index + 1 < job->choice_count)
         return true;
-    strbuf_add_byte(out, ']');
     answer_write_usage(job, out);
     strbuf_add_byte(out, '}');
     return true;
 }
 
 static bool (*const parts[])(struct job *job, struct choice *choice, struct strbuf *out) = {
-    write_opening_part,   write_text_part,        write_text_end_part, write_reasoning_content_part,
-    write_reasoning_part, write_message_end_part, write_logprobs_part, write_finish_part,
-    write_ids_part,       write_prompt_ids_part,  write_closing_part,
+    write_opening_part,    write_text_part,        write_text_end_part,     write_reasoning_content_part,
+    write_reasoning_part,  write_message_end_part, write_logprobs_part,     write_finish_part,
+    write_ids_part,        write_prompt_ids_part,  answer_prompt_of_choice, write_choice_end_part,
+    answer_prompt_of_chat, write_closing_part,
 };
 
 bool openai_whole(struct job *job, struct strbuf *out)

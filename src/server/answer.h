@@ -25,6 +25,11 @@ bool openai_stream(struct job *job, struct strbuf *out);
 bool openai_whole(struct job *job, struct strbuf *out);
 void openai_stream_error(const struct api_error *err, struct strbuf *out);
 
+// ---- llama-server's /infill ----------------------------------------------------------------------------------------
+
+bool infill_stream(struct job *job, struct strbuf *out);
+bool infill_whole(struct job *job, struct strbuf *out);
+
 // ---- parts that all answers have ----------------------------------------------------------------------------------
 
 void answer_open(const struct job *job, bool chunk, struct strbuf *out); // {"id": ... "choices":[
@@ -46,6 +51,10 @@ void answer_write_entry(const struct answer_list *list, struct choice *choice, i
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
 // A token as logprobs call it: its bytes, or "token_id:5" where return_tokens_as_token_ids asks for that.
 void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
+
+// prompt_logprobs: a completion has them in each choice, a chat behind the choices. From cursor.at on; true: complete.
+bool answer_prompt_of_choice(struct job *job, struct choice *choice, struct strbuf *out);
+bool answer_prompt_of_chat(struct job *job, struct choice *choice, struct strbuf *out);
 
 // ---- parts by endpoint --------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 
 #include "nibble.h"
 #include "text/chat.h"
+#include "text/fim.h"
 #include "text/grammar.h"
 #include "text/tokenizer.h"
 
@@ -51,8 +52,10 @@ struct api {
     const char *root;          // the MODEL of the command line
     char fingerprint[24];      // of checkpoint, plan and build: equal where the same request has the same answer
     int max_model_len, logits; // logits: ids that the model knows
-    size_t token_bytes_max;    // of the longest token: what a prompt's bytes need at least
-    int32_t *end_ids;          // tokens that end an answer
+    bool has_fim;
+    struct fim fim;         // fill in the middle, where it has that
+    size_t token_bytes_max; // of the longest token: what a prompt's bytes need at least
+    int32_t *end_ids;       // tokens that end an answer
     int end_count;
     time_t created;
     const char *architecture, *weight_format; // "llama", and the format that most bytes of the weights have

@@ -74,10 +74,10 @@ static void check_latest(struct calls *calls)
 
 static void skip_content(void *context, struct bytes text) { (void)context, (void)text; }
 
-static void begin_call(void *context, int index, struct bytes name)
+static void begin_call(void *context, int index, struct bytes name, struct bytes id)
 {
     struct calls *calls = context;
-    (void)index;
+    (void)index, (void)id;
     check_latest(calls);
     calls->count++;
     calls->name.len = calls->arguments.len = 0;
@@ -95,7 +95,9 @@ static void add_arguments(void *context, int index, struct bytes fragment)
 static int check_calls(const struct job *job, struct bytes text, bool *ok, bool *strict, struct error *err)
 {
     struct calls calls = { .tools = job->tools, .ok = true, .err = err };
-    struct tool_sink sink = { &calls, skip_content, begin_call, add_arguments };
+    struct tool_sink sink = {
+        .context = &calls, .content = skip_content, .call = begin_call, .arguments = add_arguments
+    };
     struct tool_reader *reader = tool_reader_open(job->tool_form, job->tools, &sink);
     tool_reader_add(reader, text);
     tool_reader_finish(reader);

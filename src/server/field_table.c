@@ -7,8 +7,9 @@
 #include "base/suggest.h"
 #include "server/fields.h"
 
-#define GENERATE (ON_CHAT | ON_COMPLETION)
-#define SAMPLE (ON_CHAT | ON_COMPLETION | ON_RESPONSES)
+#define WITH_SCORES (ON_CHAT | ON_COMPLETION)
+#define GENERATE (WITH_SCORES | ON_INFILL)
+#define SAMPLE (GENERATE | ON_RESPONSES)
 #define TEMPLATE (ON_CHAT | ON_TOKENIZE | ON_TEMPLATE)
 #define CONVERSE (ON_CHAT | ON_TOKENIZE | ON_RESPONSES)
 #define MESSAGES (ON_MESSAGES | ON_COUNT_TOKENS)
@@ -31,7 +32,10 @@ const struct field field_table[] = {
     // ---- what is asked, and how long the answer may be
     { "model", ANYWHERE, FIELD_READ },
     { "messages", TEMPLATE, FIELD_READ },
-    { "prompt", ON_COMPLETION | ON_TOKENIZE, FIELD_READ },
+    { "prompt", ON_COMPLETION | ON_TOKENIZE | ON_INFILL, FIELD_READ },
+    { "input_prefix", ON_INFILL, FIELD_READ },
+    { "input_suffix", ON_INFILL, FIELD_READ },
+    { "input_extra", ON_INFILL, FIELD_READ },
     { "tokens", ON_DETOKENIZE, FIELD_READ },
     { "return_token_strs", ON_TOKENIZE, FIELD_READ },
     { "n_cmpl", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX }, // llama-server's name of n
@@ -41,8 +45,11 @@ const struct field field_table[] = {
     { "max_completion_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
     { "min_tokens", SAMPLE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
     { "close_at_max_tokens", SAMPLE, FIELD_BOOL, AT(close_at_max_tokens) },
+    { "suffix", ON_COMPLETION, FIELD_READ }, // where the model has tokens of fill in the middle
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
+    { "truncate_prompt_tokens", GENERATE, FIELD_READ },
+    { "truncation_side", GENERATE, FIELD_READ },
     { "priority", SAMPLE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", SAMPLE, FIELD_READ },
 
@@ -55,8 +62,30 @@ const struct field field_table[] = {
     { "repetition_penalty", SAMPLE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
     { "presence_penalty", SAMPLE, FIELD_REAL, SAMPLING(presence_penalty), -2, 2 },
     { "frequency_penalty", SAMPLE, FIELD_REAL, SAMPLING(frequency_penalty), -2, 2 },
+    { "rep_pen", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // KoboldCpp's name
+    { "repeat_last_n", GENERATE, FIELD_READ },
+    { "dry_multiplier", GENERATE, FIELD_REAL, SAMPLING(dry_multiplier), 0, 100 },
+    { "dry_base", GENERATE, FIELD_REAL, SAMPLING(dry_base), 1, 100 },
+    { "dry_allowed_length", GENERATE, FIELD_INT, SAMPLING(dry_allowed_length), 0, INT32_MAX },
+    { "dry_penalty_last_n", GENERATE, FIELD_READ },
+    { "dry_sequence_breakers", GENERATE, FIELD_READ },
+    { "top_n_sigma", GENERATE, FIELD_REAL, SAMPLING(top_n_sigma), -1000, 1000 },
+    { "typical", GENERATE, FIELD_REAL, SAMPLING(typical_p), 0.001, 1 }, // KoboldCpp's name
+    { "typical_p", GENERATE, FIELD_REAL, SAMPLING(typical_p), 0.001, 1 },
+    { "top_a", GENERATE, FIELD_REAL, SAMPLING(top_a), 0, 1 },
+    { "dynatemp_range", GENERATE, FIELD_REAL, SAMPLING(dynatemp_range), 0, 100 },
+    { "dynatemp_exponent", GENERATE, FIELD_REAL, SAMPLING(dynatemp_exponent), 0, 100 },
+    { "xtc_probability", GENERATE, FIELD_REAL, SAMPLING(xtc_probability), 0, 1 },
+    { "xtc_threshold", GENERATE, FIELD_REAL, SAMPLING(xtc_threshold), 0, 1 },
+    { "mirostat", GENERATE, FIELD_READ },
+    { "mirostat_tau", GENERATE, FIELD_REAL, SAMPLING(mirostat_tau), 0, 100 },
+    { "mirostat_eta", GENERATE, FIELD_REAL, SAMPLING(mirostat_eta), 0, 1 },
+    { "min_keep", GENERATE, FIELD_INT, SAMPLING(min_keep), 0, INT32_MAX },
+    { "samplers", GENERATE, FIELD_READ },
     { "seed", SAMPLE, FIELD_READ },
     { "logit_bias", SAMPLE, FIELD_READ },
+    { "allowed_token_ids", GENERATE, FIELD_READ },
+    { "bad_words", GENERATE, FIELD_READ },
 
     // ---- where the answer ends
     { "stop", SAMPLE, FIELD_READ },
@@ -67,12 +96,13 @@ const struct field field_table[] = {
 
     // ---- how it comes
     { "stream", SAMPLE, FIELD_BOOL, AT(stream) },
-    { "stream_options", SAMPLE, FIELD_READ },
-    { "logprobs", GENERATE, FIELD_READ },
+    { "stream_options", WITH_SCORES | ON_RESPONSES, FIELD_READ },
+    { "logprobs", WITH_SCORES, FIELD_READ },
     { "top_logprobs", ON_CHAT | ON_RESPONSES, FIELD_READ },
+    { "prompt_logprobs", WITH_SCORES, FIELD_INT, AT(prompt_logprobs), 0, API_LOGPROBS_MAX },
     { "skip_special_tokens", SAMPLE, FIELD_BOOL, AT(skip_special) },
-    { "return_token_ids", GENERATE, FIELD_BOOL, AT(return_token_ids) },
-    { "return_tokens_as_token_ids", GENERATE, FIELD_BOOL, AT(tokens_as_ids) },
+    { "return_token_ids", WITH_SCORES, FIELD_BOOL, AT(return_token_ids) },
+    { "return_tokens_as_token_ids", WITH_SCORES, FIELD_BOOL, AT(tokens_as_ids) },
 
     // ---- its form
     { "response_format", GENERATE, FIELD_READ },
@@ -148,7 +178,6 @@ const struct field field_table[] = {
     { "sse_ping_interval", GENERATE, FIELD_HARMLESS },
     { "guided_decoding_backend", GENERATE, FIELD_HARMLESS },
     { "spaces_between_special_tokens", GENERATE, FIELD_HARMLESS }, // for tokenizers in Python; fast ones put none
-    { "truncation_side", GENERATE | ON_TOKENIZE, FIELD_HARMLESS }, // of truncate_prompt_tokens
     { "routed_dp_rank", GENERATE, FIELD_HARMLESS },
     { "data_parallel_rank", GENERATE, FIELD_HARMLESS },
     { "disagg_prefill_dp_rank", GENERATE, FIELD_HARMLESS },
@@ -162,26 +191,16 @@ const struct field field_table[] = {
     { "speculative.n_max", GENERATE, FIELD_HARMLESS },
     { "speculative.n_min", GENERATE, FIELD_HARMLESS },
     { "speculative.p_min", GENERATE, FIELD_HARMLESS },
-    { "mirostat_tau", GENERATE, FIELD_HARMLESS }, // from here on: of samplers that are refused by another field
-    { "mirostat_eta", GENERATE, FIELD_HARMLESS },
-    { "dynatemp_exponent", GENERATE, FIELD_HARMLESS },
-    { "dry_base", GENERATE, FIELD_HARMLESS },
-    { "dry_allowed_length", GENERATE, FIELD_HARMLESS },
-    { "dry_penalty_last_n", GENERATE, FIELD_HARMLESS },
-    { "dry_sequence_breakers", GENERATE, FIELD_HARMLESS },
-    { "xtc_threshold", GENERATE, FIELD_HARMLESS },
+    { "backend_sampling", GENERATE, FIELD_HARMLESS },
+    { "adaptive_decay", GENERATE, FIELD_HARMLESS }, // of adaptive_target
 
     // ---- taken with the value that means off, or that asks for what is done anyway
     { "best_of", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("ask for n answers and choose among them") },
     { "length_penalty", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("it belongs to beam search, which is not built") },
-    { "repeat_last_n", GENERATE, FIELD_ONLY, 0, -1, -1, INSTEAD("penalties look at the whole text, which is -1") },
-    { "mirostat", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature, top_p and min_p") },
-    { "typical_p", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("use top_p or min_p") },
-    { "top_n_sigma", GENERATE, FIELD_ONLY, 0, -INFINITY, 0, INSTEAD("use min_p") },
-    { "dynatemp_range", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature") },
-    { "dry_multiplier", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use repetition_penalty") },
-    { "xtc_probability", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature and min_p") },
-    { "min_keep", GENERATE, FIELD_ONLY, 0, 0, 1, INSTEAD("one token is always kept") },
+    { "adaptive_target", GENERATE, FIELD_ONLY, 0, -INFINITY, -1e-9, INSTEAD("use mirostat 2") },
+    { "tfs", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("use min_p") }, // tail-free sampling, which llama.cpp has dropped
+    { "tfs_z", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("use min_p") },
+    { "smoothing_factor", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use dynatemp_range") },
     { "n_indent", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("put the indentation into the prompt") },
     { "n_probs", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use logprobs") },
     { "t_max_predict_ms", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use max_tokens, or close the connection") },
@@ -199,19 +218,13 @@ const struct field field_table[] = {
     { "grammar_triggers", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },
     { "preserved_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use skip_special_tokens") },
     { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
-    { "allowed_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
-    { "bad_words", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
-    { "suffix", ON_COMPLETION, FIELD_REFUSED, INSTEAD("put it into the prompt") },
-    { "truncate_prompt_tokens", GENERATE | ON_TOKENIZE, FIELD_REFUSED, INSTEAD("shorten the prompt") },
     { "use_beam_search", GENERATE, FIELD_REFUSED, INSTEAD("ask for n answers and choose among them") },
     { "early_stopping", GENERATE, FIELD_REFUSED, INSTEAD("it belongs to beam search, which is not built") },
-    { "samplers", GENERATE, FIELD_REFUSED, INSTEAD("their order is penalties, temperature, min_p, top_k, top_p") },
     { "prompt_embeds", ON_COMPLETION, FIELD_REFUSED, INSTEAD("send text or token ids") },
     { "input_ids", GENERATE, FIELD_REFUSED, INSTEAD("use /v1/completions with token ids as prompt") },
     { "content", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use prompt") },
     { "add_special", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use add_special_tokens") },
     { "with_pieces", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use return_token_strs") },
-    { "prompt_logprobs", GENERATE, FIELD_REFUSED, INSTEAD("use /v1/completions with echo and logprobs") },
     { "logprob_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use top_logprobs") },
     { "post_sampling_probs", GENERATE, FIELD_REFUSED, INSTEAD("logprobs are the model's own") },
     { "return_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use return_token_ids") },
@@ -338,6 +351,7 @@ const char *field_endpoint(int endpoints)
         { ON_TEMPLATE, "/apply-template" },
         { ON_MESSAGES, "/v1/messages" },
         { ON_OLLAMA_CHAT, "/api/chat" },
+        { ON_INFILL, "/infill" },
         { ON_OLLAMA_GENERATE, "/api/generate" },
         { ON_OLLAMA_SHOW, "/api/show" },
         { ON_COUNT_TOKENS, "/v1/messages/count_tokens" },

@@ -21,6 +21,7 @@ enum endpoint {        // bits
     ON_OLLAMA_CHAT = 128,     // /api/chat
     ON_OLLAMA_GENERATE = 256, // /api/generate
     ON_OLLAMA_SHOW = 512,     // /api/show
+    ON_INFILL = 2048,         // /infill
 };
 
 enum field_kind {

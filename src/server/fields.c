@@ -177,13 +177,19 @@ bool fields_read_ids(const struct api *api, const json_t *list, const char *name
     return true;
 }
 
-static void add_ends(struct nibble_request *request, const struct api *api)
+static void add_ends(struct nibble_request *request, const int32_t *end_ids, int end_count)
 {
-    size_t ends = (size_t)api->end_count;
+    size_t ends = (size_t)end_count;
     int32_t *ids = memory_grow((int32_t *)request->stop_ids, request->stop_count + ends + 1, sizeof *ids);
-    memcpy(ids + request->stop_count, api->end_ids, ends * sizeof *ids);
+    memcpy(ids + request->stop_count, end_ids, ends * sizeof *ids);
     request->stop_ids = ids;
     request->stop_count += ends;
+}
+
+void fields_add_ends(struct request_params *params, const int32_t *ids, int count)
+{
+    if (!params->ignore_eos && count)
+        add_ends(&params->request, ids, count);
 }
 
 static bool read_stop_ids(struct request_params *params, const struct api *api, const json_t *body,
@@ -198,14 +204,14 @@ static bool read_stop_ids(struct request_params *params, const struct api *api, 
         return false;
     params->request.stop_ids = ids;
     if (!params->ignore_eos)
-        add_ends(&params->request, api);
+        add_ends(&params->request, api->end_ids, api->end_count);
     return true;
 }
 
 void fields_end_naturally(struct request_params *params, const struct api *api)
 {
     if (params->ignore_eos)
-        add_ends(&params->request, api);
+        add_ends(&params->request, api->end_ids, api->end_count);
     params->ignore_eos = false;
 }
 
@@ -301,6 +307,22 @@ static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, str
     return true;
 }
 
+static bool read_truncation(struct request_params *params, const json_t *body, struct api_error *err)
+{
+    static const char count_name[] = "truncate_prompt_tokens", side_name[] = "truncation_side";
+    int64_t count = 0;
+    const char *side = NULL;
+    struct error cause;
+    if (!json_get_int(body, count_name, -1, INT32_MAX, &count, &cause))
+        return api_fail_field(err, count_name, &cause);
+    if (!json_get_text(body, side_name, &side, &cause))
+        return api_fail_field(err, side_name, &cause);
+    params->truncate_prompt = (int)count;
+    params->truncate_right = side && !strcmp(side, "right");
+    return !side || params->truncate_right || !strcmp(side, "left")
+        || api_fail(err, 400, side_name, "\"%s\" is left or right", side_name);
+}
+
 static bool read_salt(struct nibble_request *request, const json_t *body, struct api_error *err)
 {
     const json_t *salt = json_object_get(body, "cache_salt");
@@ -329,6 +351,7 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     *params = (struct request_params){
         .request = { .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults, .top_logprobs = -1 },
         .n = 1,
+        .prompt_logprobs = -1,
         .skip_special = true,
         .add_special = !chat,
         .include_reasoning = true,
@@ -342,13 +365,17 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
             return api_fail_field(err, field_table[i].name, &cause);
     return read_separate_reasoning(params, body, err) && read_stream_options(params, body, err)
         && read_logprobs(&request->top_logprobs, body, chat, err) && read_seed(&request->sampling.seed, api, body, err)
-        && read_top_k(&request->sampling, body, err) && read_salt(request, body, err) && read_stops(params, body, err)
-        && read_stop_ids(params, api, body, err) && read_bias(request, api, body, err);
+        && read_top_k(&request->sampling, body, err) && read_truncation(params, body, err)
+        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
+        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)
 {
     free((int32_t *)params->request.stop_ids);
     free((struct nibble_bias *)params->request.bias);
+    free((int32_t *)params->request.allowed_ids);
+    free((int32_t *)params->request.bad_words.ids);
+    free((int32_t *)params->request.dry_breakers.ids);
     *params = (struct request_params){ 0 };
 }

@@ -21,9 +21,12 @@ struct request_params {
     struct bytes stops[STOP_STRINGS_MAX];
     int stop_count;
     bool include_stop, ignore_eos, skip_special, return_token_ids;
-    bool tokens_as_ids;                                       // tokens of logprobs are "token_id:5"
-    bool add_special;                                         // BOS and EOS as the tokenizer says, around the prompt
-    bool echo;                                                // the prompt is part of a completion's text
+    bool tokens_as_ids;  // tokens of logprobs are "token_id:5"
+    bool add_special;    // BOS and EOS as the tokenizer says, around the prompt
+    bool echo;           // the prompt is part of a completion's text
+    int prompt_logprobs; // likeliest tokens beside each of the prompt's; -1: its tokens are not listed
+    int truncate_prompt; // to so many tokens; -1: to what the context has room for; 0: it is not
+    bool truncate_right; // at its end
     bool include_reasoning, keeps_thoughts, stream_reasoning; // in the answer; in the content; as it comes
     int max_reasoning_tokens;                                 // -1: any number
     bool close_at_max_tokens; // an answer of a grammar is finished the shortest way when its tokens run out
@@ -44,8 +47,15 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
                  struct api_error *err);
 void fields_free(struct request_params *params);
 
+// The part of it that is about samplers (read_sampling.c).
+bool fields_read_sampling(struct nibble_request *request, const struct api *api, const json_t *body,
+                          struct api_error *err);
+
 // The model's own end tokens end the answer, whatever was asked for: where a grammar says when they come.
 void fields_end_naturally(struct request_params *params, const struct api *api);
+
+// More tokens that end the answer, unless it ignores the model's own ends.
+void fields_add_ends(struct request_params *params, const int32_t *ids, int count);
 
 // Is `model` (absent or "": the default) one that is served?
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err);

@@ -37,11 +37,35 @@ static struct output *answer_of(struct choice *choice)
     return choice->job->checked ? &choice->withheld : &choice->step_output;
 }
 
+// Adds a token with so many of the likeliest; there may be more, for the prompt's or the answer's sake.
+static void add_scored(struct output *output, const struct nibble_token *token, int tops)
+{
+    struct nibble_token added = *token;
+    added.top_count = tops < 0 ? 0 : tops < token->top_count ? tops : token->top_count;
+    output_add(output, &added, worker_now());
+}
+
+static bool echoes_scores(const struct request_params *params)
+{
+    return params->echo && params->request.top_logprobs >= 0;
+}
+
+// The n of a prompt share its scores, and so do attempts.
+static bool scores_prompt(const struct choice *choice)
+{
+    return choice->job->params.prompt_logprobs >= 0 && choice->number == 0 && choice->attempt == 0;
+}
+
 static void on_prompt_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
+    const struct request_params *params = &choice->job->params;
+    if (scores_prompt(choice))
+        add_scored(&choice->prompt_scores, token, params->prompt_logprobs);
+    if (!echoes_scores(params))
+        return;
     struct output *answer = answer_of(choice);
-    output_add(answer, token, worker_now());
+    add_scored(answer, token, params->request.top_logprobs);
     answer->prompt_tokens++;
 }
 
@@ -123,7 +147,7 @@ static bool take_token(struct choice *choice, const struct nibble_token *token)
 static bool on_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
-    output_add(answer_of(choice), token, worker_now());
+    add_scored(answer_of(choice), token, choice->job->params.request.top_logprobs);
     if (token->stop)
         choice->stop_id = token->id;
     return take_token(choice, token) && choice->stop_hit < 0 && !choice->call_over;
@@ -297,6 +321,9 @@ bool generation_start(struct choice *choice, uint64_t after, struct error *err)
     request.prompt = choice->prompt->ids;
     request.prompt_count = choice->prompt->count;
     request.sampling.choice = choice->number;
+    request.score_prompt = echoes_scores(params) || scores_prompt(choice);
+    if (scores_prompt(choice) && request.top_logprobs < params->prompt_logprobs)
+        request.top_logprobs = params->prompt_logprobs;
     request.after = after;
     generation_listen(choice, &request.listener);
     if (choice->attempt)

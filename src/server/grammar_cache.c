@@ -105,7 +105,7 @@ struct source {
     enum { SOURCE_SCHEMA, SOURCE_COMPACT, SOURCE_PATTERN, SOURCE_TEXT, SOURCE_TAG, SOURCE_TOOLS } kind;
     const json_t *json;
     struct bytes text;
-    enum tool_form form;
+    const struct tool_form *form;
     const struct tools_choice *choice;
 };
 
@@ -141,7 +141,7 @@ static void find_key(const struct source *source, uint8_t out[SHA256_BYTES])
     strbuf_add_byte(&text, (char)source->kind);
     add_json(source->json, &text);
     if (source->choice) {
-        strbuf_add_format(&text, "%d %d ", source->form, source->choice->parallel);
+        strbuf_add_format(&text, "%s %d ", tools_form_name(source->form), source->choice->parallel);
         add_json(source->choice->otherwise, &text);
         if (source->choice->name)
             strbuf_add_format(&text, "=%s", source->choice->name);
@@ -196,7 +196,7 @@ struct grammar *grammar_cache_tag(const struct api *api, const json_t *tag, stru
     return get(api, &(struct source){ .kind = SOURCE_TAG, .json = tag }, err);
 }
 
-struct grammar *grammar_cache_tools(const struct api *api, enum tool_form form, const json_t *tools,
+struct grammar *grammar_cache_tools(const struct api *api, const struct tool_form *form, const json_t *tools,
                                     const struct tools_choice *choice, struct error *err)
 {
     return get(api, &(struct source){ .kind = SOURCE_TOOLS, .json = tools, .form = form, .choice = choice }, err);

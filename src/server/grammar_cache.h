@@ -22,7 +22,7 @@ struct grammar *grammar_cache_schema(const struct api *api, const json_t *schema
 struct grammar *grammar_cache_pattern(const struct api *api, struct bytes pattern, struct error *err);
 struct grammar *grammar_cache_text(const struct api *api, struct bytes text, struct error *err);
 struct grammar *grammar_cache_tag(const struct api *api, const json_t *tag, struct error *err);
-struct grammar *grammar_cache_tools(const struct api *api, enum tool_form form, const json_t *tools,
+struct grammar *grammar_cache_tools(const struct api *api, const struct tool_form *form, const json_t *tools,
                                     const struct tools_choice *choice, struct error *err);
 
 #endif

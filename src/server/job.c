@@ -40,6 +40,7 @@ void output_add(struct output *output, const struct nibble_token *token, double 
                                                 .scored = token->scored,
                                                 .stop = token->stop,
                                                 .logprob = token->logprob,
+                                                .rank = token->rank,
                                                 .top_first = output->top_count,
                                                 .top_count = token->top_count,
                                                 .at = at };
@@ -153,6 +154,7 @@ static void empty_choice(struct choice *choice)
     choice->tools = NULL;
     output_free_buffers(&choice->step_output);
     output_free_buffers(&choice->withheld);
+    output_free_buffers(&choice->prompt_scores);
     output_free_buffers(&choice->queued_output);
     output_free_buffers(&choice->delivered);
     output_free_buffers(&choice->answer);

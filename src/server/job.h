@@ -47,6 +47,7 @@ enum job_kind {
     JOB_OLLAMA_SHOW,
     JOB_APPLY_TEMPLATE, // llama-server's
     JOB_LLAMA_COMPLETION,
+    JOB_INFILL, // llama-server's
 };
 
 // Output of a choice: text, tokens and the end, in order.
@@ -56,6 +57,7 @@ struct output {
         int32_t id;
         bool scored, stop;
         float logprob;
+        int rank;                 // of a prompt's token
         int top_first, top_count; // in tops
         double at;                // when it came, in seconds of the worker's clock
     } *tokens;
@@ -122,6 +124,7 @@ struct choice {
     struct tool_reader *call_watch;  // detects the end of the only call that there may be; NULL: calls may be many
     struct output step_output;       // of this step
     struct output withheld;          // of all steps, where the answer is checked before it is sent
+    struct output prompt_scores;     // prompt_logprobs; the writer's when the worker has released the job
     struct nibble_usage first_usage; // of the first attempt
     int attempt, discarded_tokens;
     bool again; // to be generated once more
@@ -179,11 +182,12 @@ struct job {
     struct request_params params;
     struct prompt *prompts;
     int prompt_count;
-    struct chat *own_chat;   // of the request's own template, until it is read; NULL: it has none
-    struct grammar *grammar; // NULL: any text
-    const json_t *tools;     // whose calls are looked for in the answer; NULL: none
-    json_t *kept_tools;      // the reference that keeps them
-    enum tool_form tool_form;
+    struct chat *own_chat;      // of the request's own template, until it is read; NULL: it has none
+    struct grammar *grammar;    // NULL: any text
+    const json_t *tools;        // whose calls are looked for in the answer; NULL: none
+    const json_t *prompt_tools; // those that the prompt has, while it is read
+    json_t *kept_tools;         // the reference that keeps them
+    const struct tool_form *tool_form;
     const struct reasoning_form *reasoning; // how the model writes its thoughts; NULL: it is not looked for
     struct bytes prompt_end;                // of the rendered chat, which may open a thought
     bool keeps_markers;                     // thoughts stay in the content, with their markers

@@ -23,6 +23,8 @@ const struct kind kinds[] = {
                    .stream = openai_stream, .whole = openai_whole, .stream_error = openai_stream_error },
     [JOB_COMPLETION] = { "cmpl-", ON_COMPLETION, ON_COMPLETION, .prompt_field = "prompt", .read = read_completion,
                          .stream = openai_stream, .whole = openai_whole, .stream_error = openai_stream_error },
+    [JOB_INFILL] = { "infill-", ON_INFILL, ON_COMPLETION, .prompt_field = "input_prefix", .read = read_infill,
+                     .stream = infill_stream, .whole = infill_whole, .stream_error = openai_stream_error },
     [JOB_TOKENIZE] = { "tok-", ON_TOKENIZE, .read = read_tokenize },
     [JOB_DETOKENIZE] = { "tok-", ON_DETOKENIZE, .read = read_detokenize },
     [JOB_MESSAGES] = { "msg_", ON_MESSAGES, ON_CHAT, .cuts_length = true, .prompt_field = "messages",

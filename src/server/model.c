@@ -77,6 +77,8 @@ static bool open_text(struct served *served, const struct server_options *option
         return *err = served->chat_error, false;
     if (!served->chat && !chat_has_template(checkpoint))
         open_builtin_chat(served, options);
+    if (served->chat && options->tool_call_parser && !chat_set_tool_form(served->chat, options->tool_call_parser, err))
+        return fail_within(err, "--tool-call-parser");
     if (!served->chat)
         log_message(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
     return true;
@@ -233,6 +235,7 @@ static bool describe(struct served *served, const struct server_options *options
     survey_vocabulary(api);
     if (api->reasoning)
         reasoning_tokens(api->reasoning, api->tokenizer, &api->reasoning_tokens);
+    api->has_fim = fim_find(api->tokenizer, &api->fim);
     if (options->enable_tokenizer_info_endpoint) {
         tokenizer_info_write(api, &served->tokenizer_info);
         api->tokenizer_info = strbuf_bytes(&served->tokenizer_info);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/json_writer.h"
+#include "server/check.h"
 
 static struct answer_part *add_part(struct choice *choice, enum part_kind kind)
 {
@@ -35,14 +36,33 @@ void parts_add_empty(struct choice *choice) { add_part(choice, PART_CONTENT); }
 
 static void add_content(void *context, struct bytes text) { add_text(context, PART_CONTENT, text); }
 
-static void add_call(void *context, int index, struct bytes name)
+static void add_reasoning(void *context, struct bytes text)
 {
     struct choice *choice = context;
-    struct answer_part *call = add_part(choice, PART_CALL);
+    if (!choice->job->drops_reasoning)
+        add_text(choice, PART_REASONING, text);
+}
+
+// An id for a call whose form has none; Mistral's templates insist on 9 letters and digits.
+static void make_id(const struct job *job, int index, char *out, size_t size)
+{
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) < 0)
         random = (uint64_t)index;
-    snprintf(call->id, sizeof call->id, "call_%016llx", (unsigned long long)random);
+    if (tools_form_has_short_ids(job->tool_form))
+        snprintf(out, size, "%09llx", (unsigned long long)(random & 0xfffffffff));
+    else
+        snprintf(out, size, "call_%016llx", (unsigned long long)random);
+}
+
+static void add_call(void *context, int index, struct bytes name, struct bytes id)
+{
+    struct choice *choice = context;
+    struct answer_part *call = add_part(choice, PART_CALL);
+    if (id.len && id.len < sizeof call->id)
+        memcpy(call->id, id.data, id.len);
+    else
+        make_id(choice->job, index, call->id, sizeof call->id);
     strbuf_add(&call->name, name.data, name.len);
     call->call = index;
     choice->call_count = index + 1;
@@ -60,12 +80,28 @@ static void add_arguments(void *context, int index, struct bytes fragment)
 static void open_tools(struct choice *choice)
 {
     const struct job *job = choice->job;
-    struct tool_sink sink = { .context = choice, .content = add_content, .call = add_call, .arguments = add_arguments };
-    if (!job->tools || choice->tools)
+    struct tool_sink sink = { .context = choice,
+                              .content = add_content,
+                              .reasoning = add_reasoning,
+                              .call = add_call,
+                              .arguments = add_arguments };
+    bool reads = job->tool_form && (job->tools || tools_form_reads_always(job->tool_form));
+    bool is_split = job->reasoning && job->reasoning->calls_in_headers && !job->tools; // its headers are gone
+    if (!reads || is_split || choice->tools)
         return;
     choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
     if (job->one_call)
         tool_reader_end_with_call(choice->tools);
+}
+
+// Some text began as a call and was not one: it is in the content, and the log has a word of it.
+static void finish_tools(struct choice *choice)
+{
+    tool_reader_finish(choice->tools);
+    int broken = tool_reader_broken(choice->tools);
+    if (broken)
+        check_warn(choice->job, "%d broken tool call%s of choice %d left as text", broken, broken > 1 ? "s" : "",
+                   choice->index);
 }
 
 static void take_content(struct choice *choice, struct bytes text)
@@ -92,7 +128,7 @@ void parts_take(struct choice *choice)
     }
     take_content(choice, rest);
     if (choice->tools && choice->delivered.finished)
-        tool_reader_finish(choice->tools);
+        finish_tools(choice);
 }
 
 // ---- all parts ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "format/json.h"
@@ -37,28 +38,75 @@ static bool fits_context(struct job *job, size_t prompt)
                          longest, prompt, field, (long long)answer);
 }
 
+// Keeps the last tokens of a prompt, or the first, as truncate_prompt_tokens asks.
+static void truncate_prompt(const struct job *job, struct prompt *prompt)
+{
+    const struct request_params *params = &job->params;
+    int64_t most = params->truncate_prompt;
+    if (most < 0)
+        most = job->api->max_model_len - answer_tokens(job, (size_t)job->api->max_model_len);
+    if (!params->truncate_prompt || most < 1 || prompt->count <= (size_t)most)
+        return;
+    if (!params->truncate_right)
+        memmove(prompt->ids, prompt->ids + prompt->count - most, (size_t)most * sizeof *prompt->ids);
+    prompt->count = (size_t)most;
+}
+
 // Each prompt is checked before the next one is read: nine that cannot fit cost the time of one.
 static bool add_prompt(struct job *job, struct prompt prompt)
 {
+    truncate_prompt(job, &prompt);
     job->prompts[job->prompt_count++] = prompt;
     return !kind_of(job)->reads_as || fits_context(job, prompt.count);
 }
 
+static bool may_fit(struct job *job, size_t bytes, const char *param)
+{
+    const struct api *api = job->api;
+    return bytes / api->token_bytes_max <= (size_t)api->max_model_len || job->params.truncate_prompt
+        || api_fail_code(&job->error, 400, param, "context_length_exceeded",
+                         "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than that",
+                         api->max_model_len, bytes);
+}
+
+static bool add_tokens(struct job *job, bool encoded, struct tokens *tokens, const char *param,
+                       const struct error *cause)
+{
+    if (encoded)
+        return add_prompt(job, (struct prompt){ tokens->ids, tokens->count });
+    tokens_free(tokens);
+    return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, cause);
+}
+
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param)
+{
+    struct tokens tokens = { 0 };
+    struct error cause;
+    if (!may_fit(job, text.len, param))
+        return false;
+    bool encoded = tokenizer_encode_while(job->api->tokenizer, text, flags, &job->cancelled, &tokens, &cause);
+    return add_tokens(job, encoded, &tokens, param, &cause);
+}
+
+bool read_prompt_fim(struct job *job, const struct fim_text *text, const char *param)
 {
     const struct api *api = job->api;
     struct tokens tokens = { 0 };
     struct error cause;
-    if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
-        return api_fail_code(&job->error, 400, param, "context_length_exceeded",
-                             "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
-                             "that",
-                             api->max_model_len, text.len);
-    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &cause)) {
-        tokens_free(&tokens);
-        return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, &cause);
-    }
-    return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
+    size_t bytes = text->prefix.len + text->suffix.len + text->begun.len;
+    if (!api->has_fim)
+        return api_fail_code(&job->error, 400, param, "unsupported_parameter",
+                             "\"%s\" is not supported with this model: its vocabulary has no tokens for fill in the "
+                             "middle",
+                             param);
+    for (size_t i = 0; i < text->file_count; i++)
+        bytes += text->files[i].name.len + text->files[i].text.len;
+    if (!may_fit(job, bytes, param))
+        return false;
+    fields_add_ends(&job->params, api->fim.ends, job->prompt_count ? 0 : api->fim.end_count); // once
+    bool encoded = fim_encode(api->tokenizer, &api->fim, text, job->params.add_special, &job->cancelled, &tokens,
+                              &cause);
+    return add_tokens(job, encoded, &tokens, param, &cause);
 }
 
 bool read_prompt_ids(struct job *job, const json_t *ids)
@@ -78,12 +126,14 @@ static bool check_length(struct job *job)
         most = job->prompts[i].count > most ? job->prompts[i].count : most;
     }
     if (params->request.max_tokens == 0
-        && (kind_is_chat(job) || !params->echo)) // with echo, the prompt is all there is to score
+        && (kind_is_chat(job) || !params->echo) // with echo, the prompt is all there is to score
+        && params->prompt_logprobs < 0)
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
     if (!fits_context(job, most))
         return false;
     params->request.max_tokens = (int)answer_tokens(job, most);
-    params->request.score_prompt = params->echo && params->request.top_logprobs >= 0;
+    if (params->prompt_logprobs >= 0 && params->stream)
+        return api_fail(&job->error, 400, "prompt_logprobs", "\"prompt_logprobs\" does not go with \"stream\": true");
     if (params->request.min_tokens > params->request.max_tokens)
         return api_fail(&job->error, 400, "min_tokens",
                         "\"min_tokens\" is %lld, which is more than the %lld of "
@@ -100,6 +150,9 @@ static bool check_grammar(struct job *job)
             || api_fail(&job->error, 400, "close_at_max_tokens",
                         "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
                         "with \"response_format\" or \"tool_choice\"");
+    if (job->params.request.allowed_count)
+        return api_fail(&job->error, 400, "allowed_token_ids",
+                        "\"allowed_token_ids\" cannot stand beside an answer of a given form; leave one of them out");
     fields_end_naturally(&job->params, job->api);
     int shortest = job->shortest_answer = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
@@ -132,6 +185,13 @@ static void keep_salt(struct job *job)
     strbuf_free(&salt);
 }
 
+// Memory of the lists of tokens, which the engine has a copy of.
+static size_t sampling_bytes(const struct nibble_request *request)
+{
+    size_t ids = request->allowed_count + request->bad_words.count + 3 * request->dry_breakers.count;
+    return 2 * ids * sizeof(int32_t);
+}
+
 // Copies the strings that the parameters borrow and takes a reference to the tools, so that the JSON can be freed:
 // unused fields hold no memory while the answer is made.
 static void keep(struct job *job)
@@ -140,10 +200,11 @@ static void keep(struct job *job)
     for (int i = 0; i < params->stop_count; i++)
         params->stops[i] = keep_text(job, params->stops[i]);
     keep_salt(job);
+    job->kept_bytes += sampling_bytes(&params->request);
     for (int i = 0; i < job->prompt_count; i++)
         job->prompts[i].text = params->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
     job->must_name = NULL;
-    if (job->tools)
+    if (job->tools && !job->kept_tools)
         job->kept_tools = json_incref((json_t *)job->tools);
 }
 

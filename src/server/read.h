@@ -13,6 +13,7 @@ bool read_job(struct job *job);
 // Parts of it, by endpoint.
 bool read_chat(struct job *job);
 bool read_completion(struct job *job);
+bool read_infill(struct job *job);
 bool read_tokenize(struct job *job);
 bool read_detokenize(struct job *job);
 bool read_input_tokens(struct job *job);
@@ -20,6 +21,7 @@ bool read_input_tokens(struct job *job);
 // Tokenises into the next of job->prompts (there is room). Text that cannot fit the context whatever its tokens is
 // refused before it is looked at.
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param);
+bool read_prompt_fim(struct job *job, const struct fim_text *text, const char *param); // fill in the middle
 bool read_prompt_ids(struct job *job, const json_t *ids);
 
 // The form that an answer is asked to have, in any of the fields that can ask for one; all zero: any text.

@@ -16,7 +16,7 @@ static json_t *template_input(struct job *job, json_t *messages)
     json_t *input = json_object();
     json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
-    json_t *tools = chat_tools(job_chat(job), job->tools);
+    json_t *tools = chat_tools(job_chat(job), job->prompt_tools);
     if (tools)
         json_object_set_new(input, "tools", tools);
     static const char *const passed[] = { "add_generation_prompt", "continue_final_message", "documents" };
@@ -71,7 +71,7 @@ bool read_messages(struct job *job, struct strbuf *out)
         return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
-    json_t *messages = chat_normalise(chat, given, job->tools, &cause);
+    json_t *messages = chat_normalise(chat, given, job->prompt_tools, &cause);
     if (!messages)
         return api_fail_field(&job->error, "messages", &cause);
     json_t *input = template_input(job, messages);
@@ -117,53 +117,153 @@ static bool is_strict(const json_t *tools, const char *name)
     return false;
 }
 
-// none, auto, required, or {"type": "function", "function": {"name": ...}}: job->must_call, and in the last
-// job->must_name.
+static bool fail_choice(struct job *job)
+{
+    return api_fail(&job->error, 400, "tool_choice",
+                    "\"tool_choice\" is none, auto, required, {\"type\": \"function\", \"function\": "
+                    "{\"name\": ...}} or {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"auto\" or "
+                    "\"required\", \"tools\": [...]}}");
+}
+
+static bool fail_unknown_tool(struct job *job)
+{
+    return api_fail(&job->error, 400, "tool_choice", "\"tool_choice\" asks for a tool that is not in \"tools\"");
+}
+
+// The name in {"type": "function", "function": {"name": ...}}; NULL: it is something else, which is refused.
+static const char *named_tool(struct job *job, const json_t *choice)
+{
+    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
+    const json_t *function = json_object_get(choice, "function");
+    const char *name = json_string_value(json_object_get(function, "name"));
+    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
+        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+        return NULL;
+    if (!name)
+        fail_choice(job);
+    else if (!knows_tool(job->tools, name))
+        fail_unknown_tool(job);
+    return job->error.status ? NULL : name;
+}
+
+// The tools of a list of {"type": "function", "function": {"name": ...}}, as a new list; NULL: refused.
+static json_t *listed_tools(struct job *job, const json_t *list)
+{
+    json_t *allowed = json_array(), *entry, *tool;
+    size_t i, k;
+    json_array_foreach (list, i, entry) {
+        const char *name = named_tool(job, entry);
+        if (!name)
+            return json_decref(allowed), NULL;
+        json_array_foreach (job->tools, k, tool) {
+            const json_t *function = json_object_get(tool, "function");
+            const char *known = json_string_value(json_object_get(function, "name"));
+            if (known && !strcmp(known, name) && !knows_tool(allowed, name))
+                json_array_append(allowed, tool);
+        }
+    }
+    return allowed;
+}
+
+// Calls of other tools than those listed are text; the prompt has all tools, so that its beginning stays the same.
+static bool read_allowed_tools(struct job *job, const json_t *choice)
+{
+    static const char *const words[] = { "type", "allowed_tools", NULL },
+                             *const own_words[] = { "mode", "tools", NULL };
+    const json_t *own = json_object_get(choice, "allowed_tools"), *list = json_object_get(own, "tools");
+    const char *mode = json_string_value(json_object_get(own, "mode"));
+    bool required = mode && !strcmp(mode, "required");
+    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
+        || !fields_check_keys(own, "tool_choice", own_words, &job->error))
+        return false;
+    if (!json_array_size(list) || json_array_size(list) > TOOLS_MAX || !mode
+        || (!required && strcmp(mode, "auto") != 0))
+        return fail_choice(job);
+    job->kept_tools = listed_tools(job, list);
+    job->tools = job->kept_tools;
+    job->must_call = required;
+    return job->kept_tools;
+}
+
+// job->must_call, and where one tool is named job->must_name.
 static bool read_tool_choice(struct job *job)
 {
     const json_t *choice = json_object_get(job->json, "tool_choice");
-    const char *word = json_string_value(choice);
+    const char *word = json_string_value(choice), *type = json_string_value(json_object_get(choice, "type"));
     if (!choice || json_is_null(choice) || (word && !strcmp(word, "auto")))
         return true;
     if (word && !strcmp(word, "none")) {
-        job->tools = NULL;
+        job->tools = job->prompt_tools = NULL;
         return true;
     }
-    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
-    const json_t *function = json_object_get(choice, "function");
-    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
-        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
-        return false;
-    job->must_name = json_string_value(json_object_get(function, "name"));
-    job->must_call = job->must_name || (word && !strcmp(word, "required"));
-    if (!job->must_call)
-        return api_fail(&job->error, 400, "tool_choice",
-                        "\"tool_choice\" is none, auto, required or {\"type\": \"function\", "
-                        "\"function\": {\"name\": ...}}");
-    if (!job->tools || (job->must_name && !knows_tool(job->tools, job->must_name)))
-        return api_fail(&job->error, 400, "tool_choice", "\"tool_choice\" asks for a tool that is not in \"tools\"");
-    return true;
+    job->must_call = word && !strcmp(word, "required");
+    if (!job->must_call && (!type || (strcmp(type, "function") != 0 && strcmp(type, "allowed_tools") != 0)))
+        return fail_choice(job);
+    if (!job->tools)
+        return fail_unknown_tool(job);
+    if (type && !strcmp(type, "allowed_tools"))
+        return read_allowed_tools(job, choice);
+    job->must_name = type ? named_tool(job, choice) : NULL;
+    job->must_call |= job->must_name != NULL;
+    return job->must_call;
+}
+
+// Markers that are special tokens have to be text, or the reader would not see them.
+static void show_marker(void *context, struct bytes text)
+{
+    struct job *job = context;
+    int32_t id = tokenizer_find(job->api->tokenizer, text);
+    if (id >= 0 && tokenizer_is_special(job->api->tokenizer, id))
+        job->params.skip_special = false;
+}
+
+// A literal of a form may be several tokens: each <...> and [...] in it may be one.
+static void show_markers(void *context, struct bytes text)
+{
+    for (size_t begin = 0; begin < text.len; begin++) {
+        const char *end = text.data[begin] == '<' ? memchr(text.data + begin, '>', text.len - begin)
+            : text.data[begin] == '['             ? memchr(text.data + begin, ']', text.len - begin)
+                                                  : NULL;
+        if (end)
+            show_marker(context, (struct bytes){ text.data + begin, (size_t)(end - text.data) - begin + 1 });
+    }
+}
+
+// The form of the model's calls: its markers are shown, and the tokens that end a turn with calls end the answer.
+static void use_form(struct job *job)
+{
+    bool supports_tools;
+    struct nibble_request *request = &job->params.request;
+    job->tool_form = chat_tool_form(job_chat(job), &supports_tools);
+    if (!job->tools && !tools_form_reads_always(job->tool_form))
+        return;
+    tools_form_markers(job->tool_form, show_markers, job);
+    for (const char *const *stop = tools_form_stops(job->tool_form); *stop && !job->params.ignore_eos; stop++) {
+        int32_t id = tokenizer_find(job->api->tokenizer, bytes_of(*stop));
+        if (id < 0)
+            continue;
+        int32_t *ids = memory_grow((int32_t *)request->stop_ids, request->stop_count + 1, sizeof *ids);
+        ids[request->stop_count++] = id;
+        request->stop_ids = ids;
+    }
 }
 
 bool read_tools(struct job *job)
 {
     const json_t *tools = json_object_get(job->json, "tools");
-    bool parallel = true, supports_tools;
+    bool parallel = true;
     struct error cause;
     if (json_is_array(tools) && !json_array_size(tools))
         tools = NULL;
-    job->tools = json_is_null(tools) ? NULL : tools;
+    job->tools = job->prompt_tools = json_is_null(tools) ? NULL : tools;
     if (job->tools && !tools_check(job->tools, &cause))
         return api_fail_field(&job->error, "tools", &cause);
     if (!fields_read_bool(job->json, "parallel_tool_calls", &parallel, &job->error) || !read_tool_choice(job))
         return false;
-    if (!job->tools || !job_chat(job))
+    if (!job_chat(job))
         return true;
-    job->one_call = !parallel || job->must_name;
-    job->tool_form = chat_tool_form(job_chat(job), &supports_tools);
-    int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
-    if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
-        job->params.skip_special = false; // or the reader would not see it
+    job->one_call = job->tools && (!parallel || job->must_name);
+    use_form(job);
     return true;
 }
 

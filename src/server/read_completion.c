@@ -1,16 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/read_completion.c: reads /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
 #include "base/memory.h"
+#include "format/json.h"
 #include "server/read.h"
+
+// A text with a suffix: the answer is what stands between them.
+static bool read_middle(struct job *job, const json_t *prompt, const json_t *suffix)
+{
+    if (!json_is_string(suffix) || !json_is_string(prompt))
+        return api_fail(&job->error, 400, "suffix", "\"suffix\" is a string, and goes with a \"prompt\" that is one");
+    if (job->params.echo)
+        return api_fail(&job->error, 400, "suffix", "\"suffix\" does not go with \"echo\": true");
+    return read_prompt_fim(job, &(struct fim_text){ .prefix = json_bytes(prompt), .suffix = json_bytes(suffix) },
+                           "suffix");
+}
 
 static bool read_one(struct job *job, const json_t *prompt)
 {
+    const json_t *suffix = json_object_get(job->json, "suffix");
+    bool absent = !suffix || json_is_null(suffix) || (json_is_string(suffix) && !json_string_length(suffix));
+    if (!absent)
+        return read_middle(job, prompt, suffix);
     if (json_is_string(prompt)) {
         struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
         int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
         if (!read_prompt_text(job, text, flags, "prompt"))
             return false;
-        job->prompts[job->prompt_count - 1].text = text;
+        if (!job->params.truncate_prompt) // else an echo is what is left of it
+            job->prompts[job->prompt_count - 1].text = text;
         return true;
     }
     if (json_is_array(prompt))

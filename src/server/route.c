@@ -382,6 +382,7 @@ static const struct route routes[] = {
     { "POST", "/v1/chat/completions", .handle = handle_job, .kind = JOB_CHAT },
     { "POST", "/v1/chat/completions/input_tokens", .handle = handle_job, .kind = JOB_INPUT_TOKENS },
     { "POST", "/v1/completions", .handle = handle_job, .kind = JOB_COMPLETION },
+    { "POST", "/infill", .handle = handle_job, .kind = JOB_INFILL },
     { "POST", "/tokenize", .handle = handle_job, .kind = JOB_TOKENIZE },
     { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },
     { "POST", "/v1/responses", .handle = handle_job, .kind = JOB_RESPONSE },

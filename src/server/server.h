@@ -23,6 +23,7 @@ struct server_options {
     bool no_reasoning;            // thoughts stay in the text
     int max_reasoning_tokens;     // of requests without their own; -1: any number
     bool slots;                   // GET /slots answers
+    const char *tool_call_parser; // a form of tool calls; NULL: the one that the template asks for
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;

@@ -33,9 +33,12 @@ static int tokens_to_finish(const struct choice *choice)
 
 // ---- before the matcher has the answer ----------------------------------------------------------------------------
 
+// Where a call's name stands in a header, the grammar of calls has the header, too, and begins with the answer.
 static bool is_gated(const struct choice *choice)
 {
-    return choice->matcher && choice->thought.splitter && !choice->thought.behind;
+    const struct job *job = choice->job;
+    bool has_headers = job->reasoning && job->reasoning->calls_in_headers && job->tools;
+    return choice->matcher && choice->thought.splitter && !choice->thought.behind && !has_headers;
 }
 
 // The first token of the open marker, where the model may still write it and the grammar has no other use for it; -1.
@@ -165,7 +168,7 @@ static void pass_end(struct choice *choice, struct bytes behind)
     if (behind.len && matcher_accept_text(choice->matcher, behind))
         choice->thought.behind = true;
     else
-        choice->thought.tag_due = choice->job->reasoning->answer_open[0];
+        choice->thought.tag_due = choice->job->reasoning->answer_open[0] && !choice->job->tools;
 }
 
 static void force_tag(struct choice *choice)

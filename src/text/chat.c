@@ -17,7 +17,7 @@ struct chat {
     struct template *with_tools; // NULL: the plain one serves both
     struct strbuf source;        // of the plain one
     json_t *specials;            // bos_token, eos_token ...
-    enum tool_form tool_form;
+    const struct tool_form *tool_form;
     bool supports_tools;
     const struct reasoning_form *reasoning;
     struct message_shape shape;
@@ -234,7 +234,15 @@ struct bytes chat_source(const struct chat *chat) { return strbuf_bytes(&chat->s
 
 json_t *chat_special_tokens(const struct chat *chat) { return chat->specials; }
 
-enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
+bool chat_set_tool_form(struct chat *chat, const char *name, struct error *err)
+{
+    const struct tool_form *form = tools_form_named(name, chat->tool_form, err);
+    if (form)
+        chat->tool_form = form;
+    return form;
+}
+
+const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
     *supports_tools = chat->supports_tools;
     return chat->tool_form;

@@ -23,7 +23,11 @@ json_t *chat_special_tokens(const struct chat *chat); // bos_token, eos_token ..
 void chat_close(struct chat *chat);
 
 // How the model writes calls. *supports_tools: its template puts them into the prompt.
-enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
+const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools);
+
+// Sets another form of calls than the template's, by its name (text/tools.h), before the chat is used. False with a
+// sentence.
+bool chat_set_tool_form(struct chat *chat, const char *name, struct error *err);
 
 // How the model writes its thoughts; NULL: its template knows none.
 const struct reasoning_form *chat_reasoning(const struct chat *chat);

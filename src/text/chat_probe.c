@@ -57,7 +57,7 @@ static struct strbuf probe(const struct chat *chat, const struct message_shape *
         json_object_set_new(request, "tools", json_array());
     json_object_set_new(request, "bos_token", json_string("<s>")); // the checkpoint may not name them
     json_object_set_new(request, "eos_token", json_string("</s>"));
-    json_object_set_new(request, "messages", message_shape_apply(shape, TOOLS_HERMES, messages));
+    json_object_set_new(request, "messages", message_shape_apply(shape, tools_form_default(), messages));
     json_decref(messages);
     if (!chat_render_within(chat, request, PROBE_STEPS_MAX, &prompt, &ignored))
         strbuf_free(&prompt);

@@ -43,6 +43,22 @@ struct grammar_part {     // one of
     const char *literal;  // not empty
     const json_t *schema; // of a JSON value
     char mark;            // JSON's punctuation, with white space between it and its neighbours
+    const char *pattern;  // a regex
+    const struct grammar_parameters *parameters;
+    bool is_word; // the literal is told from others by all of its text
+};
+
+// The properties of an object, in the order of its schema, each written as before, name, behind, value, close. A string
+// is the text itself, which does not contain `text_close` (but for line breaks at its ends); any other value is JSON.
+// In the closing texts %k stands for the name.
+struct grammar_parameters {
+    const json_t *schema;
+    const char *before;
+    const char *text_behind, *text_close; // of a string; NULL: strings are JSON, too
+    const char *json_behind, *json_close; // of other values
+    const char *between;
+    const char *end; // behind all of them; without any, it comes without its leading line break
+    bool python;     // True, False and None instead of JSON's words
 };
 struct grammar_alternative {
     const struct grammar_part *parts;
@@ -51,8 +67,9 @@ struct grammar_alternative {
 struct grammar_parts {
     const struct grammar_alternative *alternatives;
     int count;
-    const char *separator;   // NULL: exactly one of them comes
-    const json_t *otherwise; // a value of this schema is an answer, too; NULL: nothing else is
+    const char *separator;       // NULL: exactly one of them comes; it may be empty
+    const json_t *otherwise;     // a value of this schema is an answer, too; NULL: nothing else is
+    const char *before, *behind; // literals around all of them; NULL or empty: none
 };
 struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct error *err);
 

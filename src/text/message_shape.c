@@ -202,7 +202,7 @@ static json_t *split_contents(json_t *messages)
 // ---- calls and results as text ------------------------------------------------------------------------------------
 
 // The run of messages from `at` to `end` in words (text/tools.h).
-static void add_in_words(json_t *out, enum tool_form form, const json_t *messages, size_t at, size_t end)
+static void add_in_words(json_t *out, const struct tool_form *form, const json_t *messages, size_t at, size_t end)
 {
     json_t *run = json_array();
     for (; at < end; at++)
@@ -213,7 +213,7 @@ static void add_in_words(json_t *out, enum tool_form form, const json_t *message
     json_decref(run);
 }
 
-static json_t *history_in_words(const struct message_shape *shape, enum tool_form form, json_t *messages)
+static json_t *history_in_words(const struct message_shape *shape, const struct tool_form *form, json_t *messages)
 {
     json_t *out = json_array();
     for (size_t at = 0; at < json_array_size(messages);) {
@@ -374,7 +374,7 @@ static json_t *gather_system(json_t *messages)
 
 // ---- all of it ----------------------------------------------------------------------------------------------------
 
-json_t *message_shape_apply(const struct message_shape *shape, enum tool_form form, json_t *messages)
+json_t *message_shape_apply(const struct message_shape *shape, const struct tool_form *form, json_t *messages)
 {
     size_t index;
     json_t *message;

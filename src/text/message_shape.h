@@ -36,6 +36,6 @@ struct message_shape {
 
 // Brings normalised messages (text/messages.h), whose thoughts are under MESSAGE_THOUGHT, into a template's shape (a
 // new reference).
-json_t *message_shape_apply(const struct message_shape *shape, enum tool_form form, json_t *messages);
+json_t *message_shape_apply(const struct message_shape *shape, const struct tool_form *form, json_t *messages);
 
 #endif

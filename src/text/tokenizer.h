@@ -47,6 +47,8 @@ bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id); // con
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);     // generation stops here (EOS, EOT, EOM ...)
 int32_t tokenizer_bos(const struct tokenizer *tokenizer);                 // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);                 // -1: none
+// Tokens of fill in the middle that a GGUF names: of prefix, suffix and middle; -1: not named.
+void tokenizer_fim(const struct tokenizer *tokenizer, int32_t out[3]);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, struct bytes piece); // id of a vocabulary entry, -1: none
 

@@ -16,20 +16,29 @@ enum {
     TOOL_HELD_BYTES_MAX = 64 * 1024, // of text that may still become a call; longer, it is content
 };
 
-enum tool_form {
-    TOOLS_HERMES, // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number (Hermes, Qwen)
-    TOOLS_LLAMA3, // {"name": ..., "parameters": {...}} as the whole answer, <|python_tag|> before it or not (Llama 3)
-};
+// A family's syntax of calls (text/tools/table.c has them all).
+struct tool_form;
 
 // The form that a template's source asks for. *supports_tools: the template puts `tools` into the prompt itself.
-enum tool_form tools_form(struct bytes template_source, bool *supports_tools);
+const struct tool_form *tools_form(struct bytes template_source, bool *supports_tools);
+const struct tool_form *tools_form_default(void); // Hermes: that of templates which ask for none
+// The form of this name, which may be one of vLLM's parsers; `found` is preferred where a name has several. NULL with a
+// sentence.
+const struct tool_form *tools_form_named(const char *name, const struct tool_form *found, struct error *err);
+const char *tools_form_name(const struct tool_form *form);
+const char *const *tools_form_stops(const struct tool_form *form); // tokens that end a turn with calls, up to a NULL
+// Has text that is no call to be read as well? Its markers are then taken out of content, or it has reasoning in it.
+bool tools_form_reads_always(const struct tool_form *form);
+bool tools_form_has_short_ids(const struct tool_form *form); // 9 letters and digits
+// The literal texts that calls are written with; some of them are special tokens.
+void tools_form_markers(const struct tool_form *form, void (*add)(void *context, struct bytes text), void *context);
 
 // Is this what OpenAI calls tools: a list of {"type": "function", "function": {"name", "description", "parameters"}}?
 bool tools_check(const json_t *tools, struct error *err);
 
 // For a template that knows no tools: the messages (new reference; text/messages.h has normalised them) with the tools
 // and the form described in a system message, and earlier calls and results as text. No tools: NULL, or an empty list.
-json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools);
+json_t *tools_as_text(const struct tool_form *form, const json_t *messages, const json_t *tools);
 
 // The schema that the arguments of a call have to meet (new reference), and whether the tool asks for that strictly;
 // NULL: there is no such tool.
@@ -43,7 +52,7 @@ struct tools_choice {        // server/grammar_cache.c has each of these in its 
 };
 
 // The tools are checked ones.
-struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const struct tools_choice *choice,
+struct grammar *tools_grammar(const struct tool_form *form, const json_t *tools, const struct tools_choice *choice,
                               struct error *err);
 
 // ---- reading ------------------------------------------------------------------------------------------------------
@@ -54,12 +63,14 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);
-    void (*call)(void *context, int index, struct bytes name);          // a call begins
+    void (*reasoning)(void *context, struct bytes text); // of gpt-oss's analysis channel; other forms have none
+    void (*call)(void *context, int index, struct bytes name, struct bytes id); // a call begins; an id may be empty
     void (*arguments)(void *context, int index, struct bytes fragment); // JSON text, in pieces, as the model wrote it
 };
 
 struct tool_reader;
-struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, const struct tool_sink *sink);
+// `tools` may be NULL: then nothing is a call.
+struct tool_reader *tool_reader_open(const struct tool_form *form, const json_t *tools, const struct tool_sink *sink);
 // The answer is over with its first call: what comes behind that is dropped. To be said before anything is added.
 void tool_reader_end_with_call(struct tool_reader *reader);
 bool tool_reader_is_over(const struct tool_reader *reader);
@@ -67,6 +78,8 @@ void tool_reader_add(struct tool_reader *reader, struct bytes text);
 void tool_reader_finish(
     struct tool_reader *reader); // an unfinished call is emitted as the call or content that it most likely is
 int tool_reader_calls(const struct tool_reader *reader);
+int tool_reader_broken(
+    const struct tool_reader *reader); // texts that began as a call and were not one, or not a whole one
 void tool_reader_close(struct tool_reader *reader);
 
 #endif

@@ -40,7 +40,11 @@ class Options(ctypes.Structure):
 
 class Sampling(ctypes.Structure):
     _fields_ = [("temperature", c_double), ("top_p", c_double), ("min_p", c_double), ("top_k", c_int), ("repetition_penalty", c_double),
-                ("presence_penalty", c_double), ("frequency_penalty", c_double), ("seed", c_uint64), ("choice", c_int)]
+                ("presence_penalty", c_double), ("frequency_penalty", c_double), ("seed", c_uint64), ("choice", c_int),
+                ("penalty_last_n", c_int), ("dry_multiplier", c_double), ("dry_base", c_double), ("dry_allowed_length", c_int),
+                ("dry_penalty_last_n", c_int), ("top_n_sigma", c_double), ("typical_p", c_double), ("top_a", c_double),
+                ("dynatemp_range", c_double), ("dynatemp_exponent", c_double), ("xtc_probability", c_double), ("xtc_threshold", c_double),
+                ("mirostat", c_int), ("mirostat_tau", c_double), ("mirostat_eta", c_double), ("min_keep", c_int), ("order", ctypes.c_ubyte * 11)]
 
 
 class Candidate(ctypes.Structure):
@@ -48,8 +52,8 @@ class Candidate(ctypes.Structure):
 
 
 class Token(ctypes.Structure):
-    _fields_ = [("id", c_int32), ("position", c_int), ("stop", c_bool), ("scored", c_bool), ("logprob", c_float), ("top_count", c_int),
-                ("top", POINTER(Candidate))]
+    _fields_ = [("id", c_int32), ("position", c_int), ("stop", c_bool), ("scored", c_bool), ("logprob", c_float), ("rank", c_int),
+                ("top_count", c_int), ("top", POINTER(Candidate))]
 
 
 class Usage(ctypes.Structure):
@@ -70,9 +74,14 @@ class Bias(ctypes.Structure):
     _fields_ = [("id", c_int32), ("bias", c_float)]
 
 
+class Sequences(ctypes.Structure):
+    _fields_ = [("ids", POINTER(c_int32)), ("count", c_size_t)]
+
+
 class Request(ctypes.Structure):
     _fields_ = [("prompt", POINTER(c_int32)), ("prompt_count", c_size_t), ("max_tokens", c_int), ("min_tokens", c_int), ("sampling", Sampling),
                 ("stop_ids", POINTER(c_int32)), ("stop_count", c_size_t), ("bias", POINTER(Bias)), ("bias_count", c_size_t),
+                ("allowed_ids", POINTER(c_int32)), ("allowed_count", c_size_t), ("bad_words", Sequences), ("dry_breakers", Sequences),
                 ("top_logprobs", c_int), ("score_prompt", c_bool), ("priority", c_int), ("cache_salt", c_char_p), ("cache_salt_len", c_size_t),
                 ("after", c_uint64), ("listener", Listener)]
 

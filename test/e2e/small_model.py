@@ -7,12 +7,17 @@ import numpy as np
 WIDTH, HEADS, KV_HEADS, CONTEXT = 64, 4, 2, 2048
 
 
-def write(source, path):
-    """Writes the GGUF file `path` with the tokenizer of the GGUF file `source`."""
+def write(source, path, rename={}, **keys):
+    """Writes the GGUF file `path` with the tokenizer of the GGUF file `source`, some of its tokens under other names, and more uint32 keys."""
     reader, writer = gguf.GGUFReader(source), gguf.GGUFWriter(path, "llama")
     for name, field in reader.fields.items():
         if name.startswith("tokenizer."):
-            writer.add_key_value(name, field.contents(), *field.types[:2])
+            value = field.contents()
+            if name == "tokenizer.ggml.tokens":
+                value = [rename.get(token, token) for token in value]
+            writer.add_key_value(name, value, *field.types[:2])
+    for name, value in keys.items():
+        writer.add_uint32(f"tokenizer.ggml.{name}", value)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(1)

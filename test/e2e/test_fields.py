@@ -14,7 +14,7 @@ from serving import Server, one_process, user
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize",
          "ON_RESPONSES": "/v1/responses", "ON_TEMPLATE": "/apply-template"}
-GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "SAMPLE": "ON_CHAT ON_COMPLETION ON_RESPONSES", "TEMPLATE": "ON_CHAT ON_TOKENIZE ON_TEMPLATE",
+GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "WITH_SCORES": "ON_CHAT ON_COMPLETION", "ON_INFILL": "", "SAMPLE": "ON_CHAT ON_COMPLETION ON_RESPONSES", "TEMPLATE": "ON_CHAT ON_TOKENIZE ON_TEMPLATE",
           "CONVERSE": "ON_CHAT ON_TOKENIZE ON_RESPONSES", "ANYWHERE": " ".join(PATHS)}
 REQUESTS = {
     "ON_CHAT": {"messages": user("Name a colour."), "temperature": 0, "max_tokens": 3},
@@ -118,7 +118,7 @@ def test_refused(server, row):
 @pytest.mark.parametrize("row", rows_of("ONLY"))
 def test_taken_with_one_value(server, row):
     for endpoint in row.endpoints:
-        for value in ("high", 99, 1 if row.name == "top_n_sigma" else -99, {"a": 1}, ["x", "y"]):
+        for value in ("high", 99, 1 if row.name == "adaptive_target" else -99, {"a": 1}, ["x", "y"]):
             assert refuse(server, endpoint, row.name, value)["code"] == "unsupported_value"
 
 
@@ -296,7 +296,7 @@ def test_codes(server):
     codes = {
         "context_length_exceeded": {**chat, "max_tokens": 10**6}, "invalid_value": {**chat, "temperature": -1},
         "unknown_parameter": {**chat, "tmperature": 1}, "unsupported_parameter": {**chat, "stop_regex": "x"},
-        "unsupported_value": {**chat, "mirostat": 2},
+        "unsupported_value": {**chat, "mirostat": 1},
     }
     for code, request in codes.items():
         assert server.refuse("/v1/chat/completions", request)["code"] == code

@@ -53,7 +53,7 @@ static void shape_messages(const struct chat *chat, unsigned bits, const json_t 
     struct error ignored;
     json_t *copy = json_deep_copy(sent), *messages = messages_normalise(sent, shape.takes_lists, &ignored);
     if (messages) {
-        json_t *shaped = message_shape_apply(&shape, TOOLS_HERMES, messages);
+        json_t *shaped = message_shape_apply(&shape, tools_form_default(), messages);
         check_messages(shaped);
         render(chat, shaped, false);
         render(chat, shaped, true);

@@ -42,6 +42,7 @@ struct fake_step {
 static struct fake {
     struct engine engine;
     bool can_draw, can_follow;
+    int asked;                          // rows that were asked for, of all steps
     int started, followed;              // steps
     int fails_at_start, fails_at_end;   // the number of a step that does; 0: none
     struct fake_step steps[2];          // by number, modulo 2
@@ -134,6 +135,7 @@ bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sa
 {
     (void)engine;
     fake.rows[row] = (struct fake_row){ true, sampling->seed, count };
+    fake.asked++;
     return fake.can_draw;
 }
 
@@ -473,6 +475,78 @@ static void test_others_keep_steps_in_turn(void **state)
     world_close();
 }
 
+// ---- samplers that the device does not have -------------------------------------------------------------------------
+
+static const struct nibble_sampling host_samplings[] = {
+    { .typical_p = 0.9 },
+    { .top_a = 0.01 },
+    { .top_n_sigma = 2 },
+    { .dynatemp_range = 0.5, .dynatemp_exponent = 1 },
+    { .xtc_probability = 0.5, .xtc_threshold = 0.01 },
+    { .dry_multiplier = 1, .dry_base = 1.75, .dry_allowed_length = 1 },
+    { .mirostat = 2, .mirostat_tau = 5, .mirostat_eta = 0.1 },
+    { .min_keep = 5 },
+    { .order = { NIBBLE_SAMPLER_TEMPERATURE } },
+};
+
+static void sampled_add(struct client *client, struct nibble_sampling sampling, bool limits)
+{
+    static const int32_t allowed[] = { 1, 2, 3, 4, 5, 6, 7 }, words[] = { 1, 2, NIBBLE_SEQUENCE_END };
+    struct error err;
+    sampling.temperature = sampling.top_p = sampling.repetition_penalty = 1;
+    sampling.seed = client->seed;
+    struct nibble_request request_params = {
+        .prompt = client->prompt,
+        .prompt_count = (size_t)client->prompt_count,
+        .max_tokens = client->max_tokens,
+        .sampling = sampling,
+        .allowed_ids = allowed,
+        .allowed_count = limits ? COUNT_OF(allowed) : 0,
+        .bad_words = { words, limits ? COUNT_OF(words) : 0 },
+        .top_logprobs = -1,
+        .listener = { .context = client, .token = on_token, .finished = on_finished },
+    };
+    client->count = client->finishes = 0;
+    client->name = generator_add(&generator, &request_params, &err);
+    assert_true(client->name);
+}
+
+// They are drawn on the host, and what is drawn depends neither on the others in the batch nor on being preempted.
+static void test_samplers_on_the_host(void **state)
+{
+    (void)state;
+    int different = 0;
+    uint64_t seed = 21, preemptions = 0;
+    struct nibble_scheduler_stats stats;
+    enum { KINDS = COUNT_OF(host_samplings) + 1 };
+    for (int i = 0; i < ANSWERS; i++) {
+        client_make(&clients[i], &seed);
+        clients[i].max_tokens = 70;
+        foresee(&clients[i]); // with temperature 0
+        world_open(true, PAGES_MAX, SEQUENCES_MAX);
+        sampled_add(&clients[i], host_samplings[i % KINDS % COUNT_OF(host_samplings)], i % KINDS == KINDS - 1);
+        run();
+        different += memcmp(clients[i].heard, clients[i].expected, 70 * sizeof *clients[i].heard) != 0;
+        memcpy(clients[i].expected, clients[i].heard, sizeof clients[i].expected);
+        assert_int_equal(clients[i].count, 70);
+        assert_int_equal(fake.asked, 0);
+        assert_int_equal(fake.followed, 0);
+        world_close();
+    }
+    assert_int_equal(different, ANSWERS);
+    world_open(true, 20, SEQUENCES_MAX);
+    for (int i = 0; i < ANSWERS; i++)
+        sampled_add(&clients[i], host_samplings[i % KINDS % COUNT_OF(host_samplings)], i % KINDS == KINDS - 1);
+    run();
+    generator_stats(&generator, &stats);
+    preemptions = stats.preemptions;
+    for (int i = 0; i < ANSWERS; i++)
+        client_check(&clients[i]);
+    assert_int_equal(fake.asked, 0);
+    assert_true(preemptions > 0);
+    world_close();
+}
+
 static bool is_failing(void)
 {
     struct nibble_scheduler_stats stats;
@@ -517,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_every_answer_is_true),
         cmocka_unit_test(test_cancelled_while_a_step_is_ahead),
         cmocka_unit_test(test_others_keep_steps_in_turn),
+        cmocka_unit_test(test_samplers_on_the_host),
         cmocka_unit_test(test_a_device_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static struct grammar *of_tools(const char *text, struct tools_choice choice)
 {
     struct error err = { "" };
     json_t *tools = read_quoted(text);
-    struct grammar *grammar = grammar_cache_tools(&api, TOOLS_HERMES, tools, &choice, &err);
+    struct grammar *grammar = grammar_cache_tools(&api, tools_form_default(), tools, &choice, &err);
     json_decref(tools);
     assert_non_null(grammar);
     return grammar;

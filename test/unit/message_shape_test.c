@@ -38,7 +38,7 @@ static const struct message_shape usual = { .takes_system = true,
 static void check_shaped(struct message_shape shape, const char *sent, const char *expected)
 {
     json_t *messages = normalise(sent);
-    assert_same(message_shape_apply(&shape, TOOLS_HERMES, messages), expected);
+    assert_same(message_shape_apply(&shape, tools_form_default(), messages), expected);
     json_decref(messages);
 }
 
@@ -144,7 +144,7 @@ static void test_ids(void **state)
                  "[" CALLS("''", CALL("abcDEF123", "f", "{}")) ", " RESULT("abcDEF123", "f", "1") "]");
     json_t *messages = normalise(
         "[" CALLS("''", CALL("call_12", "f", "{}")) ", " SENT("call_12", "1") ", " SENT("other", "2") "]");
-    json_t *shaped = message_shape_apply(&shape, TOOLS_HERMES, messages);
+    json_t *shaped = message_shape_apply(&shape, tools_form_default(), messages);
     const char *call = json_string_value(
         json_object_get(json_array_get(json_object_get(json_array_get(shaped, 0), "tool_calls"), 0), "id"));
     const char *result = json_string_value(json_object_get(json_array_get(shaped, 1), "tool_call_id"));

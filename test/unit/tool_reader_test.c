@@ -34,12 +34,15 @@ static void on_content(void *context, struct bytes text)
     strbuf_add(&record->text, text.data, text.len);
 }
 
-static void on_call(void *context, int index, struct bytes name)
+static void on_call(void *context, int index, struct bytes name, struct bytes id)
 {
     struct record *record = context;
     leave_call(record);
     assert_int_equal(index, record->calls++);
-    strbuf_add_format(&record->text, "[%d %.*s|", index, (int)name.len, name.data);
+    strbuf_add_format(&record->text, "[%d %.*s", index, (int)name.len, name.data);
+    if (id.len)
+        strbuf_add_format(&record->text, "#%.*s", (int)id.len, id.data);
+    strbuf_add_byte(&record->text, '|');
     record->in_call = true;
 }
 
@@ -52,6 +55,14 @@ static void on_arguments(void *context, int index, struct bytes fragment)
 }
 
 static json_t *tools;
+
+static const struct tool_form *form_of(const char *name)
+{
+    struct error err;
+    const struct tool_form *form = tools_form_named(name, NULL, &err);
+    assert_non_null(form);
+    return form;
+}
 
 static int make_tools(void **state)
 {
@@ -71,10 +82,10 @@ static int free_tools(void **state)
 }
 
 // Feeds the pieces that `cuts` (ascending, `count` of them) make of the text.
-static struct strbuf read_cut(enum tool_form form, struct bytes text, const size_t *cuts, size_t count)
+static struct strbuf read_cut(const struct tool_form *form, struct bytes text, const size_t *cuts, size_t count)
 {
     struct record record = { 0 };
-    struct tool_sink sink = { &record, on_content, on_call, on_arguments };
+    struct tool_sink sink = { .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments };
     struct tool_reader *reader = tool_reader_open(form, tools, &sink);
     for (size_t i = 0, at = 0; i <= count; i++) {
         size_t end = i < count ? cuts[i] : text.len;
@@ -89,7 +100,8 @@ static struct strbuf read_cut(enum tool_form form, struct bytes text, const size
     return record.text;
 }
 
-static void check_cut(enum tool_form form, struct bytes text, struct bytes expected, const size_t *cuts, size_t count)
+static void check_cut(const struct tool_form *form, struct bytes text, struct bytes expected, const size_t *cuts,
+                      size_t count)
 {
     struct strbuf told = read_cut(form, text, cuts, count);
     if (!bytes_equal(strbuf_bytes(&told), expected))
@@ -98,7 +110,7 @@ static void check_cut(enum tool_form form, struct bytes text, struct bytes expec
     strbuf_free(&told);
 }
 
-static void check_cut_everywhere(enum tool_form form, struct bytes text, struct bytes expected)
+static void check_cut_everywhere(const struct tool_form *form, struct bytes text, struct bytes expected)
 {
     enum { CUTS_MAX = 2048 };
     size_t bytewise[CUTS_MAX];
@@ -223,14 +235,14 @@ static void test_hermes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(hermes); i++)
-        check_cut_everywhere(TOOLS_HERMES, bytes_of(hermes[i].text), bytes_of(hermes[i].told));
+        check_cut_everywhere(form_of("hermes"), bytes_of(hermes[i].text), bytes_of(hermes[i].told));
 }
 
 static void test_llama3(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(llama3); i++)
-        check_cut_everywhere(TOOLS_LLAMA3, bytes_of(llama3[i].text), bytes_of(llama3[i].told));
+        check_cut_everywhere(form_of("llama3_json"), bytes_of(llama3[i].text), bytes_of(llama3[i].told));
 }
 
 // Texts put together from what calls are made of, whole and broken: any cuts give what no cut gives.
@@ -264,7 +276,7 @@ static void test_random_texts(void **state)
     };
     uint64_t seed = 11;
     for (int round = 0; round < 4000; round++) {
-        enum tool_form form = round & 1 ? TOOLS_LLAMA3 : TOOLS_HERMES;
+        const struct tool_form *form = form_of(round & 1 ? "llama3_json" : "hermes");
         struct strbuf text = { 0 };
         strbuf_add(&text, "", 0);
         for (int part = random_between(&seed, 0, 12); part > 0; part--)
@@ -295,8 +307,8 @@ static void test_streams(void **state)
         { "\nDone", "Well, see[0 f|{\"a\": 1}]\nDone" },
     };
     struct record record = { 0 };
-    struct tool_sink sink = { &record, on_content, on_call, on_arguments };
-    struct tool_reader *reader = tool_reader_open(TOOLS_HERMES, tools, &sink);
+    struct tool_sink sink = { .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments };
+    struct tool_reader *reader = tool_reader_open(form_of("hermes"), tools, &sink);
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         tool_reader_add(reader, bytes_of(steps[i].piece));
         assert_string_equal(strbuf_text(&record.text), steps[i].told);
@@ -305,7 +317,7 @@ static void test_streams(void **state)
     strbuf_free(&record.text);
 
     record = (struct record){ 0 };
-    reader = tool_reader_open(TOOLS_LLAMA3, tools, &sink);
+    reader = tool_reader_open(form_of("llama3_json"), tools, &sink);
     tool_reader_add(reader, bytes_of("{\"answer"));
     assert_int_equal(record.text.len, 0);
     tool_reader_add(reader, bytes_of("\": [1"));
@@ -319,23 +331,24 @@ static void test_one_call(void **state)
 {
     (void)state;
     static const struct {
-        enum tool_form form;
+        const char *form;
         const char *text, *told;
         bool over;
     } cases[] = {
-        { TOOLS_HERMES,
-          "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
+        { "hermes", "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
           "So:[0 f|{}]", true },
-        { TOOLS_HERMES, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
-        { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
-        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}", "[0 f|{}]",
+        { "hermes", "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
+        { "hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
+        { "llama3_json", "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}", "[0 f|{}]",
           true },
-        { TOOLS_HERMES, "No <tool_call> {\"name\": \"none\"}", "No <tool_call> {\"name\": \"none\"}", false },
+        { "hermes", "No <tool_call> {\"name\": \"none\"}", "No <tool_call> {\"name\": \"none\"}", false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct record record = { 0 };
-        struct tool_sink sink = { &record, on_content, on_call, on_arguments };
-        struct tool_reader *reader = tool_reader_open(cases[i].form, tools, &sink);
+        struct tool_sink sink = {
+            .context = &record, .content = on_content, .call = on_call, .arguments = on_arguments
+        };
+        struct tool_reader *reader = tool_reader_open(form_of(cases[i].form), tools, &sink);
         tool_reader_end_with_call(reader);
         for (const char *at = cases[i].text; *at; at++)
             tool_reader_add(reader, (struct bytes){ at, 1 });
@@ -346,7 +359,7 @@ static void test_one_call(void **state)
         tool_reader_close(reader);
         strbuf_free(&record.text);
     }
-    struct tool_reader *silent = tool_reader_open(TOOLS_HERMES, tools, &(struct tool_sink){ 0 });
+    struct tool_reader *silent = tool_reader_open(form_of("hermes"), tools, &(struct tool_sink){ 0 });
     tool_reader_add(silent, bytes_of(cases[0].text));
     assert_int_equal(tool_reader_calls(silent), 2);
     tool_reader_close(silent);
@@ -357,17 +370,17 @@ static void test_long(void **state)
 {
     (void)state;
     static const struct {
-        enum tool_form form;
+        const char *form;
         const char *before, *after;
         bool call;
     } cases[] = {
-        { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}}</tool_call>", true },
-        { TOOLS_HERMES, "<tool_call>{\"arguments\": {\"a\": \"", "\"}, \"name\": \"f\"}</tool_call>", false },
-        { TOOLS_HERMES, "<tool_call>{\"name\": \"", "\"}</tool_call>", false },
-        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {\"a\": \"", "\"}}", true },
-        { TOOLS_LLAMA3, "{\"id\": \"", "\", \"name\": \"f\", \"parameters\": {}}", false },
-        { TOOLS_LLAMA3, "", "{\"name\": \"f\", \"parameters\": {}}", false },
-        { TOOLS_HERMES, "", "text", false },
+        { "hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}}</tool_call>", true },
+        { "hermes", "<tool_call>{\"arguments\": {\"a\": \"", "\"}, \"name\": \"f\"}</tool_call>", false },
+        { "hermes", "<tool_call>{\"name\": \"", "\"}</tool_call>", false },
+        { "llama3_json", "{\"name\": \"f\", \"parameters\": {\"a\": \"", "\"}}", true },
+        { "llama3_json", "{\"id\": \"", "\", \"name\": \"f\", \"parameters\": {}}", false },
+        { "llama3_json", "", "{\"name\": \"f\", \"parameters\": {}}", false },
+        { "hermes", "", "text", false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct strbuf text = { 0 };
@@ -375,12 +388,12 @@ static void test_long(void **state)
         for (size_t j = 0; j < 2 * TOOL_HELD_BYTES_MAX; j++)
             strbuf_add_byte(&text, ' ');
         strbuf_add_text(&text, cases[i].after);
-        struct strbuf told = read_cut(cases[i].form, strbuf_bytes(&text), NULL, 0);
+        struct strbuf told = read_cut(form_of(cases[i].form), strbuf_bytes(&text), NULL, 0);
         assert_int_equal(bytes_start_with(strbuf_bytes(&told), bytes_of("[0 f|{\"a\": \" ")), cases[i].call);
         if (!cases[i].call)
             assert_true(bytes_equal(strbuf_bytes(&told), strbuf_bytes(&text)));
         size_t cuts[] = { TOOL_HELD_BYTES_MAX - 1, TOOL_HELD_BYTES_MAX + 1 };
-        check_cut(cases[i].form, strbuf_bytes(&text), strbuf_bytes(&told), cuts, 2);
+        check_cut(form_of(cases[i].form), strbuf_bytes(&text), strbuf_bytes(&told), cuts, 2);
         strbuf_free(&told);
         strbuf_free(&text);
     }

@@ -7,6 +7,12 @@
 #include "text/messages.h"
 #include "text/tools.h"
 
+static const struct tool_form *form_of(const char *name)
+{
+    struct error err;
+    return tools_form_named(name, NULL, &err);
+}
+
 static void assert_json(json_t *value, const char *expected)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
@@ -22,29 +28,29 @@ static void test_form(void **state)
     (void)state;
     static const struct {
         const char *source;
-        enum tool_form form;
+        const char *form;
         bool supports_tools;
     } cases[] = {
-        { "{% for m in messages %}{{ m.content }}{% endfor %}", TOOLS_HERMES, false },
+        { "{% for m in messages %}{{ m.content }}{% endfor %}", "hermes", false },
         { "{% if tools %}{{ 'write <tool_call>' }}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}",
-          TOOLS_HERMES, true },
-        { "<tool_call> as text{% if tools is not none %}{% endif %}", TOOLS_HERMES, true },
-        { "{{ '<|python_tag|>' }}{{ tools }}", TOOLS_LLAMA3, true },
-        { "{{ 'ipython' }}{{ '\"parameters\": ' }}{% if not tools is none %}{% endif %}", TOOLS_LLAMA3, true },
-        { "{{ 'ipython' }}{{ tools }}", TOOLS_HERMES, true },
-        { "{{ '\"parameters\"' }}{{ tools }}", TOOLS_HERMES, true },
-        { "{{ '<|python_tag|>' }}{{ '<tool_call>' }}", TOOLS_HERMES, false },
+          "hermes", true },
+        { "<tool_call> as text{% if tools is not none %}{% endif %}", "hermes", true },
+        { "{{ '<|python_tag|>' }}{{ tools }}", "llama3_json", true },
+        { "{{ 'ipython' }}{{ '\"parameters\": ' }}{% if not tools is none %}{% endif %}", "llama3_json", true },
+        { "{{ 'ipython' }}{{ tools }}", "hermes", true },
+        { "{{ '\"parameters\"' }}{{ tools }}", "hermes", true },
+        { "{{ '<|python_tag|>' }}{{ '<tool_call>' }}", "hermes", false },
         // the word alone is not the variable
-        { "{# tools, <|python_tag|> #}tools{{ 'tools' }}{{ m.tools }}{% set tools = 1 %}{{ dict(tools=2) }}",
-          TOOLS_HERMES, false },
-        { "{{ builtin_tools }}{{ tools_in_user_message }}", TOOLS_HERMES, false },
-        { "{{ 'tools' in x and tools }}", TOOLS_HERMES, true },
-        { "{{ tools }}{{ 'open", TOOLS_HERMES, false },
-        { "", TOOLS_HERMES, false },
+        { "{# tools, <|python_tag|> #}tools{{ 'tools' }}{{ m.tools }}{% set tools = 1 %}{{ dict(tools=2) }}", "hermes",
+          false },
+        { "{{ builtin_tools }}{{ tools_in_user_message }}", "hermes", false },
+        { "{{ 'tools' in x and tools }}", "hermes", true },
+        { "{{ tools }}{{ 'open", "hermes", false },
+        { "", "hermes", false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         bool supports_tools;
-        if (tools_form(bytes_of(cases[i].source), &supports_tools) != cases[i].form
+        if (tools_form(bytes_of(cases[i].source), &supports_tools) != form_of(cases[i].form)
             || supports_tools != cases[i].supports_tools)
             fail_msg("%s", cases[i].source);
     }
@@ -201,7 +207,7 @@ static void test_as_text(void **state)
                                    "{'role': 'assistant', 'content': '', 'tool_calls': [{'function': {'name': 'f', "
                                    "'arguments': {}}}]}]");
     json_t *tools = read_quoted(one_tool);
-    json_t *words = tools_as_text(TOOLS_HERMES, messages, tools);
+    json_t *words = tools_as_text(form_of("hermes"), messages, tools);
     static const struct {
         const char *role, *content;
     } expected[] = {
@@ -225,13 +231,13 @@ static void test_as_text(void **state)
     json_decref(words);
 
     json_array_remove(messages, 0); // no system message: one is made, but only to speak of tools
-    words = tools_as_text(TOOLS_LLAMA3, messages, tools);
+    words = tools_as_text(form_of("llama3_json"), messages, tools);
     assert_string_equal(message_text(json_array_get(words, 0)).data,
                         WORDS("{\"name\": \"TOOL\", \"parameters\": {\"ARGUMENT\": VALUE}}"));
     assert_string_equal(message_text(json_array_get(words, 2)).data,
-                        "So:\n{\"name\": \"f\", \"parameters\": {\"a\": 1}}\n{\"name\": \"f\", \"parameters\": {}}");
+                        "So:\n{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"f\", \"parameters\": {}}");
     json_decref(words);
-    words = tools_as_text(TOOLS_HERMES, messages, NULL);
+    words = tools_as_text(form_of("hermes"), messages, NULL);
     assert_true(message_has_role(json_array_get(words, 0), "user"));
     json_decref(words);
     json_decref(messages);
@@ -292,7 +298,7 @@ static void test_chat_without_system(void **state)
     struct error err;
     struct chat *chat = chat_open(&checkpoint, NULL, &err);
     bool supports_tools = true;
-    assert_int_equal(chat_tool_form(chat, &supports_tools), TOOLS_HERMES);
+    assert_ptr_equal(chat_tool_form(chat, &supports_tools), form_of("hermes"));
     assert_false(supports_tools);
     json_t *tools = read_quoted(one_tool);
     static const struct {
@@ -354,37 +360,35 @@ static void test_grammar(void **state)
 {
     (void)state;
     static const struct {
-        enum tool_form form;
+        const char *form;
         const char *name;
         bool parallel;
         const char *text;
         bool accepted, otherwise;
     } cases[] = {
-        { TOOLS_HERMES, NULL, false, HERMES_F, true },
-        { TOOLS_HERMES, NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>",
-          true },
-        { TOOLS_HERMES, NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>",
-          true },
-        { TOOLS_LLAMA3, NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
-        { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true, true },
-        { TOOLS_HERMES, NULL, true, "{\"city\": 5}", true, true },
-        { TOOLS_HERMES, NULL, true, "{\"city\": null}", false, true },
-        { TOOLS_HERMES, NULL, true, "{\"city\": 5}", false, false },
-        { TOOLS_HERMES, NULL, true, HERMES_F "\n{\"city\": 5}", false, true },
-        { TOOLS_LLAMA3, NULL, false, LLAMA3_F, true, true },
-        { TOOLS_LLAMA3, NULL, false, "{\"city\": 5}", true, true },
-        { TOOLS_HERMES, NULL, false, HERMES_G, true },
-        { TOOLS_HERMES, NULL, false, HERMES_F "\n" HERMES_G, false },
-        { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true },
-        { TOOLS_HERMES, "f", false, HERMES_F, true },
-        { TOOLS_HERMES, "f", false, HERMES_G, false },
-        { TOOLS_HERMES, "g\"h", true, HERMES_G "\n" HERMES_G, true },
-        { TOOLS_HERMES, NULL, false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", false },
-        { TOOLS_HERMES, NULL, false, "<tool_call>\n{\"name\": \"f\", \"arguments\": 5}\n</tool_call>", false },
-        { TOOLS_HERMES, NULL, false, "Text.", false },
-        { TOOLS_LLAMA3, NULL, false, LLAMA3_F, true },
-        { TOOLS_LLAMA3, NULL, true, LLAMA3_F "\n" LLAMA3_F, false },
-        { TOOLS_LLAMA3, NULL, false, HERMES_F, false },
+        { "hermes", NULL, false, HERMES_F, true },
+        { "hermes", NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
+        { "hermes", NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
+        { "llama3_json", NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
+        { "hermes", NULL, true, HERMES_F "\n" HERMES_G, true, true },
+        { "hermes", NULL, true, "{\"city\": 5}", true, true },
+        { "hermes", NULL, true, "{\"city\": null}", false, true },
+        { "hermes", NULL, true, "{\"city\": 5}", false, false },
+        { "hermes", NULL, true, HERMES_F "\n{\"city\": 5}", false, true },
+        { "llama3_json", NULL, false, LLAMA3_F, true, true },
+        { "llama3_json", NULL, false, "{\"city\": 5}", true, true },
+        { "hermes", NULL, false, HERMES_G, true },
+        { "hermes", NULL, false, HERMES_F "\n" HERMES_G, false },
+        { "hermes", NULL, true, HERMES_F "\n" HERMES_G, true },
+        { "hermes", "f", false, HERMES_F, true },
+        { "hermes", "f", false, HERMES_G, false },
+        { "hermes", "g\"h", true, HERMES_G "\n" HERMES_G, true },
+        { "hermes", NULL, false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", false },
+        { "hermes", NULL, false, "<tool_call>\n{\"name\": \"f\", \"arguments\": 5}\n</tool_call>", false },
+        { "hermes", NULL, false, "Text.", false },
+        { "llama3_json", NULL, false, LLAMA3_F, true },
+        { "llama3_json", NULL, true, LLAMA3_F "\n" LLAMA3_F, false },
+        { "llama3_json", NULL, false, HERMES_F, false },
     };
     struct tokenizer *tokenizer = open_byte_level("", "",
                                                   "'added_tokens':[{'id':256,'content':'<|im_end|>','special':true}],");
@@ -394,17 +398,17 @@ static void test_grammar(void **state)
     struct error err = { "" };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct tools_choice choice = { cases[i].name, cases[i].parallel, cases[i].otherwise ? answer : NULL };
-        struct grammar *grammar = tools_grammar(cases[i].form, tools, &choice, &err);
+        struct grammar *grammar = tools_grammar(form_of(cases[i].form), tools, &choice, &err);
         if (!grammar)
             fail_msg("%s", err.text);
         if (accepts(grammar, vocabulary, cases[i].text) != cases[i].accepted)
             fail_msg("%s: expected %s", cases[i].text, cases[i].accepted ? "yes" : "no");
         grammar_free(grammar);
     }
-    assert_null(tools_grammar(TOOLS_HERMES, tools, &(struct tools_choice){ .name = "h" }, &err));
+    assert_null(tools_grammar(form_of("hermes"), tools, &(struct tools_choice){ .name = "h" }, &err));
     assert_says(err, "tool_choice names h, which is not among the tools");
     json_array_clear(tools);
-    assert_null(tools_grammar(TOOLS_HERMES, tools, &(struct tools_choice){ 0 }, &err));
+    assert_null(tools_grammar(form_of("hermes"), tools, &(struct tools_choice){ 0 }, &err));
     assert_says(err, "there are no tools");
     json_decref(tools);
     json_decref(answer);

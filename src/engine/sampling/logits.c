@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 bool logits_finite(const float *logits, int vocabulary)
 {
@@ -49,6 +50,23 @@ static void sift_down(struct candidate *heap, int count, int at)
     }
 }
 
+static void heapify(struct candidate *heap, int count)
+{
+    for (int at = count / 2 - 1; at >= 0; at--)
+        sift_down(heap, count, at);
+}
+
+// Heapsort: the likeliest comes first.
+static void sort_heap(struct candidate *heap, int count)
+{
+    for (int left = count - 1; left > 0; left--) {
+        struct candidate least = heap[0];
+        heap[0] = heap[left];
+        heap[left] = least;
+        sift_down(heap, left, 0);
+    }
+}
+
 int logits_top(const float *logits, int vocabulary, struct candidate *top, int count)
 {
     int found = 0;
@@ -56,18 +74,26 @@ int logits_top(const float *logits, int vocabulary, struct candidate *top, int c
     for (; id < vocabulary && found < count; id++)
         if (logits[id] > -INFINITY)
             top[found++] = (struct candidate){ logits[id], id };
-    for (int at = found / 2 - 1; at >= 0; at--)
-        sift_down(top, found, at);
+    heapify(top, found);
     for (; id < vocabulary && found; id++)
         if (logits[id] > top[0].value) {
             top[0] = (struct candidate){ logits[id], id };
             sift_down(top, found, 0);
         }
-    for (int left = found - 1; left > 0; left--) { // heapsort: the likeliest comes first
-        struct candidate least = top[0];
-        top[0] = top[left];
-        top[left] = least;
-        sift_down(top, left, 0);
-    }
+    sort_heap(top, found);
+    return found;
+}
+
+int candidates_top(const struct candidate *candidates, int candidate_count, struct candidate *top, int count)
+{
+    int found = count < candidate_count ? count : candidate_count;
+    memmove(top, candidates, (size_t)found * sizeof *top);
+    heapify(top, found);
+    for (int i = found; i < candidate_count && found; i++)
+        if (before(candidates[i], top[0])) {
+            top[0] = candidates[i];
+            sift_down(top, found, 0);
+        }
+    sort_heap(top, found);
     return found;
 }

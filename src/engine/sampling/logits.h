@@ -22,4 +22,7 @@ struct candidate {
 // The `count` largest with their ids, falling, ties to the lowest id; -inf counts as absent. Returns how many it found.
 int logits_top(const float *logits, int vocabulary, struct candidate *top, int count);
 
+// The same of candidates. *top may be the candidates themselves.
+int candidates_top(const struct candidate *candidates, int candidate_count, struct candidate *top, int count);
+
 #endif

@@ -15,14 +15,12 @@
 struct answer {
     struct request request; // first: the scheduler's chunks name it
     struct nibble_listener listener;
-    struct nibble_sampling sampling;
+    struct sampling_params sampling;
     int max_tokens, min_tokens;
     int top_logprobs; // -1: nothing is scored
     bool score_prompt;
     int32_t *stop_ids;
     size_t stop_count;
-    struct nibble_bias *bias;
-    size_t bias_count;
     bool held;          // its last row has not been drawn from, for want of a mask
     float *held_logits; // that row; NULL: this never happened
 };
@@ -41,7 +39,7 @@ struct row {
     int32_t drawn; // only where something is
     double log_total;
     struct candidate *top;
-    int top_count;
+    int top_count, rank;
 };
 
 static double system_clock(void *context)
@@ -91,16 +89,6 @@ static void *copied(const void *items, size_t count, size_t size)
     return copy;
 }
 
-static bool check_bias(const struct engine *engine, const struct nibble_bias *bias, size_t count, struct error *err)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!engine_check_ids(engine, &bias[i].id, 1, err))
-            return fail_within(err, "a bias");
-        else if (!isfinite(bias[i].bias))
-            return fail_usage(err, "the bias of token %d is %g; a number is possible", bias[i].id, bias[i].bias);
-    return true;
-}
-
 static bool check_params(const struct generator *generator, const struct nibble_request *request_params,
                          struct error *err)
 {
@@ -125,8 +113,7 @@ static bool check_params(const struct generator *generator, const struct nibble_
     return engine_check_ids(engine, request_params->prompt, request_params->prompt_count, err)
         && (engine_check_ids(engine, request_params->stop_ids, request_params->stop_count, err)
             || fail_within(err, "a stop id"))
-        && check_bias(engine, request_params->bias, request_params->bias_count, err)
-        && sampler_check(&request_params->sampling, err);
+        && sampling_params_check(request_params, vocabulary_of(generator), err);
 }
 
 uint64_t generator_add(struct generator *generator, const struct nibble_request *request_params, struct error *err)
@@ -136,16 +123,14 @@ uint64_t generator_add(struct generator *generator, const struct nibble_request 
     struct answer *answer = memory_new(1, sizeof *answer);
     *answer = (struct answer){
         .listener = request_params->listener,
-        .sampling = request_params->sampling,
         .max_tokens = request_params->max_tokens,
         .min_tokens = request_params->min_tokens,
         .top_logprobs = request_params->top_logprobs,
         .score_prompt = request_params->score_prompt,
         .stop_ids = copied(request_params->stop_ids, request_params->stop_count, sizeof *request_params->stop_ids),
         .stop_count = request_params->stop_count,
-        .bias = copied(request_params->bias, request_params->bias_count, sizeof *request_params->bias),
-        .bias_count = request_params->bias_count,
     };
+    sampling_params_open(&answer->sampling, request_params, vocabulary_of(generator));
     struct scheduler_params scheduled = { .prompt = request_params->prompt,
                                           .prompt_count = (int)request_params->prompt_count,
                                           .max_tokens = request_params->max_tokens,
@@ -169,7 +154,7 @@ static void finish(struct generator *generator, struct answer *answer, enum nibb
     if (answer->listener.finished)
         answer->listener.finished(answer->listener.context, reason, &usage, error);
     free(answer->stop_ids);
-    free(answer->bias);
+    sampling_params_free(&answer->sampling);
     free(answer->held_logits);
     free(answer);
 }
@@ -225,11 +210,10 @@ static bool may_stop(const struct answer *answer)
 // it is.
 static bool is_plain(const struct answer *answer)
 {
-    const struct nibble_sampling *sampling = &answer->sampling;
     const struct nibble_listener *listener = &answer->listener;
-    return answer->max_tokens > 0 && !answer->score_prompt && answer->top_logprobs < 0 && !answer->bias_count
-        && !listener->restrict_tokens && !listener->choose_token && (may_stop(answer) || !answer->stop_count)
-        && sampling->repetition_penalty == 1 && sampling->presence_penalty == 0 && sampling->frequency_penalty == 0;
+    return answer->max_tokens > 0 && !answer->score_prompt && answer->top_logprobs < 0 && !listener->restrict_tokens
+        && !listener->choose_token && (may_stop(answer) || !answer->stop_count)
+        && sampling_params_are_plain(&answer->sampling);
 }
 
 // The rows of the step that was decided, drawn by the device where it can.
@@ -249,7 +233,7 @@ static void list_rows(struct generator *generator, struct in_flight *in_flight)
                 .last = position == chunk->request->sequence.count - 1,
                 .top = generator->tops + (size_t)index * GENERATE_TOP_MAX,
                 .on_device = is_plain(answer)
-                    && engine_ask(generator->engine, index, &answer->sampling, chunk->request->sequence.count),
+                    && engine_ask(generator->engine, index, &answer->sampling.sampling, chunk->request->sequence.count),
             };
         }
     }
@@ -392,9 +376,18 @@ static void hold_late_rows(struct generator *generator, struct in_flight *in_fli
     }
 }
 
+// How many tokens are likelier than a prompt's next one, and itself.
+static int rank_of(const float *logits, int vocabulary, int32_t id)
+{
+    int rank = 0;
+    for (int i = 0; i < vocabulary; i++)
+        rank += logits[i] >= logits[id];
+    return rank;
+}
+
 static void draw_row(struct sampler *sampler, struct row *row)
 {
-    const struct answer *answer = row->answer;
+    struct answer *answer = row->answer;
     int vocabulary = sampler->vocabulary;
     if (row->on_device || !answer || row->late)
         return;
@@ -403,20 +396,20 @@ static void draw_row(struct sampler *sampler, struct row *row)
     if (!row->finite)
         return;
     if (draws(row)) {
-        struct draw draw = { .sampling = &answer->sampling,
-                             .ids = request->sequence.ids,
-                             .prompt_count = request->prompt_count,
-                             .count = request->sequence.count,
-                             .bias = answer->bias,
-                             .bias_count = answer->bias_count,
-                             .mask = row->mask,
-                             .banned = answer->stop_ids,
-                             .banned_count = may_stop(answer) ? 0 : answer->stop_count };
+        struct draw draw = sampling_params_draw(&answer->sampling);
+        draw.ids = request->sequence.ids;
+        draw.prompt_count = request->prompt_count;
+        draw.count = request->sequence.count;
+        draw.mask = row->mask;
+        draw.banned = answer->stop_ids;
+        draw.banned_count = may_stop(answer) ? 0 : answer->stop_count;
         row->drawn = sampler_draw(sampler, row->logits, &draw);
     }
     if (answer->top_logprobs >= 0) {
         row->log_total = logits_logsumexp(row->logits, vocabulary);
         row->top_count = logits_top(row->logits, vocabulary, row->top, answer->top_logprobs);
+        if (answer->score_prompt && row->position + 1 < request->prompt_count)
+            row->rank = rank_of(row->logits, vocabulary, request->sequence.ids[row->position + 1]);
     }
 }
 
@@ -480,6 +473,7 @@ static void tell_prompt_token(const struct row *row)
     if (row->position + 1 >= row->answer->request.prompt_count)
         return;
     struct nibble_token token = token_after(row, ids[row->position + 1], top);
+    token.rank = row->rank;
     listener->prompt_token(listener->context, &token);
 }
 

@@ -18,7 +18,7 @@
 #define ENGINE_SCHEDULE_GENERATE_H
 
 #include "engine/engine.h"
-#include "engine/sampling/sampler.h"
+#include "engine/sampling/params.h"
 #include "engine/schedule/scheduler.h"
 
 enum { GENERATE_TOP_MAX = 128 };           // likeliest tokens that can come with each

@@ -97,15 +97,27 @@ const char *grammar_notice(const struct grammar *grammar) { return grammar->noti
 
 static bool is_same(const struct grammar_part *a, const struct grammar_part *b)
 {
-    return a->mark == b->mark && a->schema == b->schema
+    return a->mark == b->mark && a->schema == b->schema && a->parameters == b->parameters && a->pattern == b->pattern
         && (a->literal == b->literal || (a->literal && b->literal && strcmp(a->literal, b->literal) == 0));
 }
 
-// A schema or a mark.
+static uint32_t compile_pattern(struct grammar *grammar, const char *pattern, struct error *err)
+{
+    struct dfa dfa = { 0 };
+    if (!pattern_compile(bytes_of(pattern), PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err))
+        return RULES_NONE;
+    return rules_dfa(grammar, &dfa, err);
+}
+
+// Anything but a literal.
 static uint32_t compile_part(struct grammar *grammar, const struct grammar_alternative *alternative, int at,
                              struct error *err)
 {
     const struct grammar_part *part = &alternative->parts[at];
+    if (part->pattern)
+        return compile_pattern(grammar, part->pattern, err);
+    if (part->parameters)
+        return parameters_compile(grammar, part->parameters, err);
     return part->schema ? schema_compile(grammar, part->schema, err)
                         : rules_mark(grammar, part->mark, at > 0, at + 1 < alternative->count, err);
 }
@@ -203,9 +215,15 @@ struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct err
     struct grammar *grammar = memory_new(1, sizeof *grammar);
     uint32_t ways[] = { compile_alternatives(grammar, parts, err), RULES_NONE };
     if (ways[0] != RULES_NONE && parts->separator) {
-        uint32_t between = rules_literal(grammar, bytes_of(parts->separator), err);
-        ways[0] = between == RULES_NONE ? between : rules_repeat(grammar, ways[0], between, 1, RULES_UNBOUNDED, err);
+        bool separated = *parts->separator;
+        uint32_t between = separated ? rules_literal(grammar, bytes_of(parts->separator), err) : RULES_NONE;
+        bool ok = !separated || between != RULES_NONE;
+        ways[0] = ok ? rules_repeat(grammar, ways[0], between, 1, RULES_UNBOUNDED, err) : RULES_NONE;
     }
+    if (ways[0] != RULES_NONE && parts->before && *parts->before)
+        ways[0] = rules_sequence(grammar, rules_literal(grammar, bytes_of(parts->before), err), ways[0], err);
+    if (ways[0] != RULES_NONE && parts->behind && *parts->behind)
+        ways[0] = rules_sequence(grammar, ways[0], rules_literal(grammar, bytes_of(parts->behind), err), err);
     if (ways[0] != RULES_NONE && parts->otherwise) {
         ways[1] = schema_compile(grammar, parts->otherwise, err);
         ways[0] = rules_choice(grammar, ways, 2, err);

@@ -106,6 +106,7 @@ struct grammar {
     struct strbuf notice;                  // a sentence for the log
     struct map known;                      // nodes that are made once: by a name that says what they are
     struct arena arena;                    // words
+    bool python;                           // values have Python's True, False and None
 };
 
 // ---- making rules. Each returns the node, or RULES_NONE with a sentence when a limit is passed ---------------------

@@ -118,6 +118,12 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
     return rules_name(grammar, text, rules_literal(grammar, bytes_of(text), err));
 }
 
+uint32_t schema_word(struct grammar *grammar, const char *word, struct error *err)
+{
+    const char *python = *word == 't' ? "True" : *word == 'f' ? "False" : "None";
+    return schema_token(grammar, grammar->python ? python : word, err);
+}
+
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
 {
     bool opens = byte == '{' || byte == '[', closes = byte == '}' || byte == ']';
@@ -147,12 +153,13 @@ uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, 
 uint32_t schema_any(struct grammar *grammar, struct error *err)
 {
     static const char *const words[] = { "true", "false", "null" };
+    const char *name = grammar->python ? "any Python value" : "any value";
     uint32_t node, kinds[7];
-    if (rules_find(grammar, "any value", &node))
+    if (rules_find(grammar, name, &node))
         return node;
     node = rules_reserve(grammar, err);
     for (int i = 0; i < 3; i++)
-        kinds[i] = schema_token(grammar, words[i], err);
+        kinds[i] = schema_word(grammar, words[i], err);
     kinds[3] = number_rule(grammar, &(struct number_range){ 0 }, err);
     kinds[4] = rules_string(grammar, 0, RULES_UNBOUNDED, err);
     kinds[5] = schema_any_object(grammar, node, err);
@@ -161,7 +168,7 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
     if (node == RULES_NONE || choice == RULES_NONE)
         return RULES_NONE;
     rules_define(grammar, node, choice);
-    return rules_name(grammar, "any value", node);
+    return rules_name(grammar, name, node);
 }
 
 // ---- types ----
@@ -206,11 +213,11 @@ static uint32_t compile_types(struct schema *schema, const json_t *json)
     if ((types & SCHEMA_NUMBER) && !add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
         return RULES_NONE;
     if (types & SCHEMA_BOOLEAN) {
-        nodes[count++] = schema_token(schema->grammar, "true", schema->err);
-        nodes[count++] = schema_token(schema->grammar, "false", schema->err);
+        nodes[count++] = schema_word(schema->grammar, "true", schema->err);
+        nodes[count++] = schema_word(schema->grammar, "false", schema->err);
     }
     if (types & SCHEMA_NULL)
-        nodes[count++] = schema_token(schema->grammar, "null", schema->err);
+        nodes[count++] = schema_word(schema->grammar, "null", schema->err);
     return choose(schema, nodes, count);
 }
 
@@ -369,19 +376,31 @@ static bool check_size(const json_t *json, int depth, struct size *size, struct 
     return true;
 }
 
+bool schema_open(struct schema *schema, struct grammar *grammar, const json_t *json, struct error *err)
+{
+    struct size size = { 0 };
+    *schema = (struct schema){ .grammar = grammar, .root = json, .err = err };
+    if (!check_size(json, 0, &size, err))
+        return fail_within(err, "schema");
+    schema->made = json_array();
+    strbuf_add_text(&schema->path, "#");
+    return true;
+}
+
+uint32_t schema_close(struct schema *schema, uint32_t node)
+{
+    if (node == RULES_NONE)
+        fail_within(schema->err, "schema at %s", schema->path.data);
+    json_decref(schema->made);
+    map_free(&schema->refs);
+    strbuf_free(&schema->path);
+    return node;
+}
+
 uint32_t schema_compile(struct grammar *grammar, const json_t *json, struct error *err)
 {
-    struct schema schema = { .grammar = grammar, .root = json, .err = err };
-    struct size size = { 0 };
-    if (!check_size(json, 0, &size, err))
-        return fail_within(err, "schema"), RULES_NONE;
-    schema.made = json_array();
-    strbuf_add_text(&schema.path, "#");
-    uint32_t node = schema_value(&schema, json);
-    if (node == RULES_NONE)
-        fail_within(err, "schema at %s", schema.path.data);
-    json_decref(schema.made);
-    map_free(&schema.refs);
-    strbuf_free(&schema.path);
-    return node;
+    struct schema schema;
+    if (!schema_open(&schema, grammar, json, err))
+        return RULES_NONE;
+    return schema_close(&schema, schema_value(&schema, json));
 }

@@ -41,6 +41,8 @@ struct schema {
 // The node of a value that meets the schema, or RULES_NONE with a sentence.
 uint32_t schema_compile(struct grammar *grammar, const json_t *schema, struct error *err);
 
+uint32_t parameters_compile(struct grammar *grammar, const struct grammar_parameters *parameters, struct error *err);
+
 // ---- among the files of schemas ------------------------------------------------------------------------------------
 
 uint32_t schema_value(struct schema *schema, const json_t *json); // any schema
@@ -53,8 +55,13 @@ uint32_t schema_any(struct grammar *grammar, struct error *err);                
 uint32_t schema_any_object(struct grammar *grammar, uint32_t value, struct error *err); // of any such members
 uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, uint32_t high, struct error *err);
 
+// Sets up the compilation of a whole schema; false with a sentence when it is too large.
+bool schema_open(struct schema *schema, struct grammar *grammar, const json_t *json, struct error *err);
+uint32_t schema_close(struct schema *schema, uint32_t node); // returns the node
+
 // A literal that is made once.
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err);
+uint32_t schema_word(struct grammar *grammar, const char *word, struct error *err); // true, false or null
 // Punctuation, with JSON's white space where that belongs to it: behind what opens, before what closes, around the
 // rest.
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err);

@@ -210,6 +210,22 @@ static void unflag_by_name(struct tokenizer *tokenizer)
         tokenizer->vocab.flags[s] = 0; // a tag of HTML there
 }
 
+// Tokens of fill in the middle. Files of two ages have two names for them.
+static bool read_fim(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *err)
+{
+    static const char *const keys[3][2] = { { KEY("prefix_token_id"), KEY("fim_pre_token_id") },
+                                            { KEY("suffix_token_id"), KEY("fim_suf_token_id") },
+                                            { KEY("middle_token_id"), KEY("fim_mid_token_id") } };
+    tokenizer->fim.named = true;
+    for (int i = 0; i < 3; i++) {
+        tokenizer->fim.ids[i] = -1;
+        for (int j = 0; j < 2; j++)
+            if (!read_id(tokenizer, gguf, keys[i][j], &tokenizer->fim.ids[i], err))
+                return false;
+    }
+    return true;
+}
+
 static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model, int pre_flags,
                          struct error *err)
 {
@@ -231,7 +247,7 @@ static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, c
     }
     unflag_by_name(tokenizer);
     flag(tokenizer, tokenizer->eos, VOCAB_END);
-    return true;
+    return read_fim(tokenizer, gguf, err);
 }
 
 static bool read_bos_rule(struct tokenizer *tokenizer, const struct gguf *gguf, bool add_bos, bool always,

@@ -55,6 +55,10 @@ struct tokenizer {
     struct tokens prefix, suffix; // around every text, with TOKENIZE_ADD_SPECIAL
     int32_t bytes[256];           // for bytes that are not UTF-8; -1: they are left out
     int32_t bos, eos;
+    struct {
+        bool named;
+        int32_t ids[3];
+    } fim;              // prefix, suffix, middle
     struct arena arena; // what the parts borrow
 };
 

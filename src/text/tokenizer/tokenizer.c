@@ -250,6 +250,12 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer) { return tokenizer->bos
 
 int32_t tokenizer_eos(const struct tokenizer *tokenizer) { return tokenizer->eos; }
 
+void tokenizer_fim(const struct tokenizer *tokenizer, int32_t out[3])
+{
+    for (int i = 0; i < 3; i++)
+        out[i] = tokenizer->fim.named ? tokenizer->fim.ids[i] : -1;
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->prefix.count && tokenizer->prefix.ids[0] == tokenizer->bos;

@@ -1,504 +1,402 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/reader.c: a streaming parser of tool calls.
-//   (1) Its events do not depend on where the text is cut into pieces, and time is linear in its length.
-//   (2) Text that is no call is content, byte for byte; only white space around calls is dropped.
-//   (3) A call is emitted once its name is known and its arguments begin. From then on it stays one, whatever follows.
-//   (4) Until then it may still become content, so it is held, but never more than TOOL_HELD_BYTES_MAX.
+// The text outside of calls: content, the markers that open and close calls, and the events.
+#include "text/tools/reader.h"
+
 #include <stdlib.h>
 
-#include "base/map.h"
 #include "base/memory.h"
 #include "format/json.h"
-#include "text/tools/form.h"
-#include "text/tools/scan.h"
 
-enum step {
-    CONTENT,   // with tags: text, until one opens
-    CLOSING,   // with tags: behind an object
-    BETWEEN,   // without: before the first call, or behind one
-    PLAIN,     // without: an answer that is no call, to its end
-    OVER,      // behind the only call there may be: whatever comes is dropped
-    BROKEN,    // arguments that turned out not to be JSON: emitted as written, until the tag closes
-    OBJECT,    // a call's object is due; from here on: inside it
-    FIRST_KEY, // a key is due, or }
-    KEY,       // a key is due
-    KEY_TEXT,
-    COLON,      // is due
-    FIRST_BYTE, // of a value, is due
-    VALUE,
-    ARGUMENTS, // a value that is emitted as it comes
-    NEXT,      // a comma is due, or }
-};
-
-enum member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS };
-
-// Keys of a call. Inside tags others do no harm; without them, they say that the object is no call.
-static const struct {
-    const char *key;
-    enum member member;
-} members[] = {
-    { "name", MEMBER_NAME },
-    { "arguments", MEMBER_ARGUMENTS },
-    { "parameters", MEMBER_ARGUMENTS },
-    { "type", MEMBER_OTHER },
-    { "id", MEMBER_OTHER },
-};
-
-enum { KEY_BYTES_MAX = 16 }; // longer than any of them
-
-struct tool_reader {
-    const struct tool_form_text *form;
-    struct tool_sink sink;
-    json_t *tools;
-    struct map names; // of the tools, with their index
-    enum step step;
-    struct strbuf held; // may become a call, or content
-    size_t matched;     // bytes of a tag that end `held`
-    int calls;
-    bool behind_call; // nothing but white space since the last one
-    bool ends_with_call;
-
-    struct { // the call at hand
-        bool emitted;
-        struct bytes name; // .data is NULL until it is known
-        char key[KEY_BYTES_MAX];
-        size_t key_len;
-        enum member member;              // what the key says of the value
-        size_t start;                    // of the value in `held`
-        size_t arguments, arguments_end; // where they are in `held`, when the name comes behind them
-        struct scan scan;                // of the key or the value
-        struct scan_quotes quotes;       // in the arguments that were emitted
-    } call;
-
-    struct strbuf out;  // not given to the sink yet
-    bool out_arguments; // it is arguments of the last call, not content
-};
-
-static bool has_tags(const struct tool_reader *reader) { return *reader->form->open; }
-
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------------------------
 
 static void flush(struct tool_reader *reader)
 {
     struct bytes text = strbuf_bytes(&reader->out);
-    if (text.len && reader->out_arguments && reader->sink.arguments)
-        reader->sink.arguments(reader->sink.context, reader->calls - 1, text);
-    else if (text.len && !reader->out_arguments && reader->sink.content)
-        reader->sink.content(reader->sink.context, text);
+    const struct tool_sink *sink = &reader->sink;
     reader->out.len = 0;
+    if (!text.len)
+        return;
+    if (reader->out_kind == OUT_ARGUMENTS && sink->arguments)
+        sink->arguments(sink->context, reader->calls - 1, text);
+    else if (reader->out_kind == OUT_CONTENT && sink->content)
+        sink->content(sink->context, text);
+    else if (reader->out_kind == OUT_REASONING && sink->reasoning)
+        sink->reasoning(sink->context, text);
 }
 
-static struct strbuf *out_of(struct tool_reader *reader, bool arguments)
+static struct strbuf *out_of(struct tool_reader *reader, int kind)
 {
-    if (reader->out_arguments != arguments)
+    if ((int)reader->out_kind != kind)
         flush(reader);
-    reader->out_arguments = arguments;
+    reader->out_kind = kind;
     return &reader->out;
 }
 
-static void emit_content(struct tool_reader *reader, const char *text, size_t len)
+void reader_content(struct tool_reader *reader, const char *text, size_t len)
 {
     if (!len)
         return;
-    strbuf_add(out_of(reader, false), text, len);
+    strbuf_add(out_of(reader, OUT_CONTENT), text, len);
     reader->behind_call = false;
 }
 
-static void release(struct tool_reader *reader)
+void reader_reasoning(struct tool_reader *reader, const char *text, size_t len)
 {
-    reader->held.len = 0;
-    reader->matched = 0;
+    if (len)
+        strbuf_add(out_of(reader, OUT_REASONING), text, len);
 }
 
-static void emit_held(struct tool_reader *reader)
-{
-    emit_content(reader, reader->held.data, reader->held.len);
-    release(reader);
-}
+struct strbuf *reader_arguments(struct tool_reader *reader) { return out_of(reader, OUT_ARGUMENTS); }
 
-static void emit_call(struct tool_reader *reader)
+void reader_emit_call(struct tool_reader *reader)
 {
     flush(reader);
-    if (reader->sink.call)
-        reader->sink.call(reader->sink.context, reader->calls, reader->call.name);
-    reader->calls++;
     reader->call.emitted = true;
+    if (reader->sink.call)
+        reader->sink.call(reader->sink.context, reader->calls, json_bytes(reader->call.name),
+                          bytes_of(reader->call.id));
+    reader->calls++;
 }
 
-static void emit_argument(struct tool_reader *reader, char byte)
+void reader_release(struct tool_reader *reader)
 {
-    scan_escape(&reader->call.quotes, byte, out_of(reader, true));
+    reader->held.len = 0;
+    reader->mark.len = 0;
 }
 
-static void emit_held_arguments(struct tool_reader *reader)
+void reader_emit_held(struct tool_reader *reader)
 {
-    size_t begin = reader->call.arguments, end = reader->call.arguments_end;
-    scan_arguments((struct bytes){ reader->held.data + begin, end - begin }, out_of(reader, true));
+    reader_content(reader, reader->held.data, reader->held.len);
+    reader_release(reader);
 }
 
-// ---- inside a call ------------------------------------------------------------------------------------------------
-
-static void begin_call(struct tool_reader *reader, enum step step)
+void reader_end_call(struct tool_reader *reader, enum step step)
 {
-    memset(&reader->call, 0, sizeof reader->call);
-    reader->matched = 0;
-    reader->step = step;
-}
-
-static enum step behind_object(const struct tool_reader *reader) { return has_tags(reader) ? CLOSING : BETWEEN; }
-
-static void leave_call(struct tool_reader *reader, enum step step)
-{
-    release(reader);
-    reader->behind_call = true;
-    reader->step = reader->ends_with_call ? OVER : step;
-}
-
-static bool end_key(struct tool_reader *reader)
-{
-    struct bytes key = { reader->call.key, reader->call.key_len };
-    reader->step = COLON;
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        if (bytes_equal(key, bytes_of(members[i].key))) {
-            reader->call.member = members[i].member;
-            return true;
-        }
+    reader_release(reader);
+    reader->behind_call = reader->has_call = true;
+    if (reader->form->channels) {
+        step = STEP_MESSAGE;
+        reader->channel = CHANNEL_BEHIND_CALL;
     }
-    reader->call.member = MEMBER_OTHER;
-    return has_tags(reader) || reader->call.emitted;
+    reader->step = reader->ends_with_call ? STEP_OVER : step;
 }
 
-static bool add_to_key(struct tool_reader *reader, char byte)
+// ---- markers ------------------------------------------------------------------------------------------------------
+
+void markers_add(struct markers *markers, struct bytes text)
 {
-    switch (scan_add(&reader->call.scan, byte)) {
-    case SCAN_MORE:
-        if (reader->call.key_len < KEY_BYTES_MAX)
-            reader->call.key[reader->call.key_len++] = byte;
-        return true;
-    case SCAN_WHOLE: return end_key(reader);
-    default: return false;
-    }
+    if (text.len && markers->count < MARKERS_MAX)
+        markers->texts[markers->count++] = text;
 }
 
-// The tool that the current value names; .data is NULL where there is none.
-static struct bytes find_name(const struct tool_reader *reader, size_t end)
+int markers_match(const struct markers *markers, struct bytes text)
 {
-    json_t *name = json_loadb(reader->held.data + reader->call.start, end - reader->call.start,
-                              JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    int64_t index = -1;
-    if (json_is_string(name))
-        map_get(&reader->names, json_bytes(name), &index);
-    json_decref(name);
-    const json_t *known = index < 0 ? NULL : tool_name(reader->tools, (size_t)index);
-    return json_bytes(known);
+    bool part = false;
+    for (int i = 0; i < markers->count; i++) {
+        if (bytes_equal(markers->texts[i], text))
+            return i;
+        part |= bytes_start_with(markers->texts[i], text);
+    }
+    return part ? MARKER_PART : MARKER_NONE;
 }
 
-// The current value ends before held byte `end`. False: it belongs to no call.
-static bool end_value(struct tool_reader *reader, size_t end)
+// Takes `count` bytes off the end of what is held, and reads them again.
+static void read_again(struct tool_reader *reader, size_t count)
 {
-    reader->step = NEXT;
-    if (reader->call.emitted)
-        return true;
-    if (reader->call.member == MEMBER_NAME) {
-        reader->call.name = find_name(reader, end);
-        if (!reader->call.name.data)
-            return false;
-    }
-    if (reader->call.member == MEMBER_ARGUMENTS) {
-        reader->call.arguments = reader->call.start;
-        reader->call.arguments_end = end;
-    }
-    if (reader->call.name.data && reader->call.arguments_end) {
-        emit_call(reader);
-        emit_held_arguments(reader);
-        release(reader);
-    }
-    return true;
+    struct strbuf again = { 0 };
+    strbuf_add(&again, reader->held.data + reader->held.len - count, count);
+    reader->held.len -= count;
+    reader->mark.len = 0;
+    if (reader->step == STEP_PLAIN)
+        reader_emit_held(reader);
+    for (size_t i = 0; i < again.len; i++)
+        reader_add(reader, again.data[i]);
+    strbuf_free(&again);
 }
 
-static bool end_object(struct tool_reader *reader)
+// The text turns out to be content, but for the beginning of a marker at its end; white space may still precede a call.
+void reader_give_up(struct tool_reader *reader)
 {
-    if (!reader->call.emitted && (!reader->call.name.data || !has_tags(reader)))
-        return false;
-    if (!reader->call.emitted) {
-        emit_call(reader);
-        strbuf_add_text(out_of(reader, true), "{}");
-    }
-    leave_call(reader, behind_object(reader));
-    return true;
+    size_t again = reader->mark.len < reader->held.len ? reader->mark.len + 1 : reader->held.len;
+    size_t end = reader->held.len - again, kept = end;
+    reader->broken += !reader->form->bare || reader->call.name; // any JSON may begin like a call without a marker
+    reader->step = reader->form->bare ? STEP_PLAIN : reader->form->channels ? STEP_MESSAGE : STEP_CONTENT;
+    reader->channel = CHANNEL_CONTENT;
+    while (kept && reader->step == STEP_CONTENT && scan_is_space(reader->held.data[kept - 1]))
+        kept--;
+    reader_content(reader, reader->held.data, kept);
+    memmove(reader->held.data, reader->held.data + kept, reader->held.len - kept);
+    reader->held.len -= kept;
+    read_again(reader, again);
 }
 
-// From here on, arguments that are an object are emitted as they come.
-static void begin_value(struct tool_reader *reader, char byte)
+// ---- content ------------------------------------------------------------------------------------------------------
+
+enum { OPENS_SECTION, OPENS_CALL }; // the first markers of content
+
+static void opening_markers(const struct tool_form *form, struct markers *markers)
 {
-    reader->call.scan = (struct scan){ 0 };
-    reader->call.start = reader->held.len - !reader->call.emitted;
-    reader->step = VALUE;
-    if (reader->call.member == MEMBER_ARGUMENTS && reader->call.name.data && !reader->call.emitted && byte == '{') {
-        emit_call(reader);
-        release(reader);
-        reader->step = ARGUMENTS;
-    }
+    markers_add(markers, form_tag(form->open));
+    if (!markers->count) // so that the second one has its place
+        markers->texts[markers->count++] = (struct bytes){ "", 0 };
+    markers_add(markers, form_literal(form->call));
+    for (int i = 0; i < FORM_DROPS_MAX && form->drops[i]; i++)
+        markers_add(markers, bytes_of(form->drops[i]));
 }
 
-static void add_broken(struct tool_reader *reader, char byte);
-
-static void add_to_arguments(struct tool_reader *reader, char byte)
+static void open_section(struct tool_reader *reader)
 {
-    enum scan_answer answer = scan_add(&reader->call.scan, byte);
-    if (answer == SCAN_BAD) {
-        reader->step = BROKEN;
-        add_broken(reader, byte);
-        return;
-    }
-    emit_argument(reader, byte);
-    if (answer == SCAN_WHOLE)
-        reader->step = NEXT;
+    reader->mark.len = 0;
+    reader->has_call = reader->bracket = false;
+    reader->step = STEP_SECTION;
 }
 
-static bool add_between(struct tool_reader *reader, char byte)
+static void take_marker(struct tool_reader *reader, int marker)
 {
-    if (scan_is_space(byte))
-        return true;
-    bool key_due = reader->step == KEY || reader->step == FIRST_KEY;
-    if (reader->step == OBJECT && (byte == '{' || byte == '[')) {
-        reader->step = byte == '{' ? FIRST_KEY : OBJECT; // some models write a list between the tags
-    } else if (key_due && byte == '"') {
-        reader->call.scan = (struct scan){ 0 };
-        reader->call.key_len = 0;
-        scan_add(&reader->call.scan, byte);
-        reader->step = KEY_TEXT;
-    } else if (reader->step == COLON && byte == ':') {
-        reader->step = FIRST_BYTE;
-    } else if (reader->step == NEXT && byte == ',') {
-        reader->step = KEY;
+    struct bytes call = form_literal(reader->form->call);
+    reader->mark.len = 0;
+    if (marker == OPENS_SECTION) {
+        open_section(reader);
+    } else if (marker == OPENS_CALL && call.len) {
+        open_section(reader);
+        call_begin(reader, reader->form->call + call.len);
     } else {
-        return (reader->step == NEXT || reader->step == FIRST_KEY) && byte == '}' && end_object(reader);
+        reader_release(reader);
     }
-    return true;
-}
-
-static bool add_to_value(struct tool_reader *reader, char byte)
-{
-    switch (scan_add(&reader->call.scan, byte)) {
-    case SCAN_MORE: return true;
-    case SCAN_WHOLE: return end_value(reader, reader->held.len);
-    case SCAN_BEFORE: return end_value(reader, reader->held.len - !reader->call.emitted) && add_between(reader, byte);
-    default: return false;
-    }
-}
-
-// False: with this byte, which is the last of `held` until the call is emitted, it is no call.
-static bool add_to_object(struct tool_reader *reader, char byte)
-{
-    if (reader->step == FIRST_BYTE && !scan_is_space(byte))
-        begin_value(reader, byte);
-    switch (reader->step) {
-    case KEY_TEXT: return add_to_key(reader, byte);
-    case VALUE: return add_to_value(reader, byte);
-    case ARGUMENTS: add_to_arguments(reader, byte); return true;
-    default: return add_between(reader, byte);
-    }
-}
-
-static void add(struct tool_reader *reader, char byte);
-
-// The held text turns out to be content; white space at its end may still precede a call.
-static void give_up_call(struct tool_reader *reader)
-{
-    size_t end = reader->held.len;
-    while (has_tags(reader) && end && scan_is_space(reader->held.data[end - 1]))
-        end--;
-    emit_content(reader, reader->held.data, end);
-    reader->held.len -= end;
-    memmove(reader->held.data, reader->held.data + end, reader->held.len);
-    reader->step = has_tags(reader) ? CONTENT : PLAIN;
-}
-
-static void add_to_call(struct tool_reader *reader, char byte)
-{
-    if (!reader->call.emitted)
-        strbuf_add_byte(&reader->held, byte);
-    if (add_to_object(reader, byte))
-        return;
-    if (reader->call.emitted) {
-        leave_call(reader, behind_object(reader));
-    } else {
-        reader->held.len--;
-        give_up_call(reader);
-    }
-    add(reader, byte);
-}
-
-// ---- outside ------------------------------------------------------------------------------------------------------
-
-static bool extends_tag(struct tool_reader *reader, const char *tag, char byte)
-{
-    if (!byte || byte != tag[reader->matched])
-        return false;
-    strbuf_add_byte(&reader->held, byte);
-    reader->matched++;
-    return true;
 }
 
 static void add_to_content(struct tool_reader *reader, char byte)
 {
-    const char *tag = reader->form->open;
-    if (reader->matched && byte != tag[reader->matched])
-        emit_held(reader);
-    if (extends_tag(reader, tag, byte)) {
-        if (!tag[reader->matched])
-            begin_call(reader, OBJECT);
-    } else if (scan_is_space(byte)) {
-        strbuf_add_byte(&reader->held, byte);
+    struct markers markers = { .count = 0 };
+    strbuf_add_byte(&reader->held, byte);
+    if (!reader->mark.len && scan_is_space(byte))
+        return;
+    opening_markers(reader->form, &markers);
+    strbuf_add_byte(&reader->mark, byte);
+    int marker = markers_match(&markers, strbuf_bytes(&reader->mark));
+    if (marker >= 0) {
+        take_marker(reader, marker);
+    } else if (marker == MARKER_NONE) {
+        size_t again = reader->mark.len - 1, end = reader->held.len - again;
+        reader_content(reader, reader->held.data, end);
+        memmove(reader->held.data, reader->held.data + end, again);
+        reader->held.len = again;
+        read_again(reader, again);
+    }
+}
+
+// ---- between calls ------------------------------------------------------------------------------------------------
+
+enum { CLOSES_SECTION, NEXT_CALL, SKIPPED };
+
+static void section_markers(const struct tool_form *form, struct markers *markers)
+{
+    struct bytes close = form_tag(form->close), call = form_literal(form->call);
+    markers->texts[markers->count++] = close; // each in its place, though it be empty
+    markers->texts[markers->count++] = call;
+    if (form->bare)
+        markers_add(markers, form_tag(form->open));
+}
+
+// Does a byte between calls belong to none: a bracket or comma of the list, or a bracket too many?
+static bool is_filler(const struct tool_reader *reader, char byte)
+{
+    char slot = reader->form->call[0] == '%' ? reader->form->call[1] : 0;
+    if (!byte || !slot)
+        return false;
+    if (!reader->has_call)
+        return byte == '[' && !reader->bracket;
+    if (slot == 'o')
+        return strchr(reader->form->bare ? ";,[]" : "},]", byte) || (byte == ';' && reader->form->bare);
+    return strchr(",]", byte);
+}
+
+static void take_filler(struct tool_reader *reader, char byte)
+{
+    if (byte == '[') {
+        reader->bracket = true;
+    } else if (byte == ']' && reader->bracket) {
+        reader->bracket = false;
+        reader_release(reader);
+        if (!form_tag(reader->form->close).len && !reader->form->bare)
+            reader->step = STEP_CONTENT;
+    }
+}
+
+static bool begins_call(const struct tool_reader *reader, char byte)
+{
+    const struct tool_form *form = reader->form;
+    struct bytes close = form_tag(form->close);
+    if (form->call[0] != '%')
+        return false;
+    if (form->call[1] == 'o')
+        return byte == '{';
+    return (!form->bare || reader->bracket) && !(close.len && byte == *close.data);
+}
+
+// Leaves the section, because neither a call nor its end follows.
+static void leave_section(struct tool_reader *reader)
+{
+    if (!reader->has_call) {
+        reader_give_up(reader);
+    } else if (reader->form->bare) {
+        reader->step = STEP_PLAIN;
+        reader_emit_held(reader);
     } else {
-        emit_held(reader);
-        emit_content(reader, &byte, 1);
+        reader->step = STEP_CONTENT;
+        read_again(reader, reader->held.len);
     }
 }
 
-static void add_broken(struct tool_reader *reader, char byte)
+static void add_section_marker(struct tool_reader *reader, char byte)
 {
-    const char *tag = reader->form->close;
-    if (reader->matched && byte != tag[reader->matched]) {
-        strbuf_add(out_of(reader, true), reader->held.data, reader->held.len);
-        release(reader);
+    struct markers markers = { .count = 0 };
+    section_markers(reader->form, &markers);
+    strbuf_add_byte(&reader->mark, byte);
+    int marker = markers_match(&markers, strbuf_bytes(&reader->mark));
+    if (marker == MARKER_PART)
+        return;
+    if (marker == MARKER_NONE) {
+        reader->mark.len--;
+        leave_section(reader);
+        return;
     }
-    if (!extends_tag(reader, tag, byte))
-        strbuf_add_byte(out_of(reader, true), byte);
-    else if (!tag[reader->matched])
-        leave_call(reader, CONTENT);
+    reader->mark.len = 0;
+    if (marker == NEXT_CALL) {
+        call_begin(reader, reader->form->call + markers.texts[NEXT_CALL].len);
+    } else if (marker == CLOSES_SECTION && reader->has_call) {
+        reader_release(reader);
+        reader->step = reader->form->bare ? STEP_PLAIN : STEP_CONTENT;
+    } else if (marker == CLOSES_SECTION) { // a section without a call
+        reader_give_up(reader);
+    }
 }
 
-// Commas and brackets of a list, and surplus brackets, are dropped with the tag; another object is another call.
-static void add_closing(struct tool_reader *reader, char byte)
+static void add_to_call(struct tool_reader *reader, char byte);
+
+static void add_to_section(struct tool_reader *reader, char byte)
 {
-    const char *tag = reader->form->close;
-    if (extends_tag(reader, tag, byte)) {
-        if (!tag[reader->matched])
-            leave_call(reader, CONTENT);
-    } else if (!reader->matched && (scan_is_space(byte) || byte == '}' || byte == ']' || byte == ',')) {
-        strbuf_add_byte(&reader->held, byte);
-    } else if (!reader->matched && byte == '{') {
-        begin_call(reader, OBJECT);
+    strbuf_add_byte(&reader->held, byte);
+    if (!reader->mark.len && scan_is_space(byte))
+        return;
+    if (!reader->mark.len && is_filler(reader, byte)) {
+        take_filler(reader, byte);
+    } else if (!reader->mark.len && begins_call(reader, byte)) {
+        reader->held.len--;
+        call_begin(reader, reader->form->call);
         add_to_call(reader, byte);
-    } else { // the tag was never closed
-        struct strbuf again = reader->held;
-        reader->held = (struct strbuf){ 0 };
-        reader->matched = 0;
-        reader->step = CONTENT;
-        for (size_t i = 0; i < again.len; i++)
-            add_to_content(reader, again.data[i]);
-        strbuf_free(&again);
-        add_to_content(reader, byte);
-    }
-}
-
-static void add_bare(struct tool_reader *reader, char byte)
-{
-    const char *tag = TOOL_PYTHON_TAG, *separators = reader->calls ? ";,[]" : "[";
-    if (extends_tag(reader, tag, byte)) {
-        if (!tag[reader->matched])
-            reader->matched = 0;
-    } else if (!reader->matched && byte == '{') {
-        begin_call(reader, OBJECT);
-        add_to_call(reader, byte);
-    } else if (!reader->matched && (scan_is_space(byte) || (byte && strchr(separators, byte)))) {
-        strbuf_add_byte(&reader->held, byte);
     } else {
-        emit_held(reader);
-        emit_content(reader, &byte, 1);
-        reader->step = PLAIN;
-    }
-}
-
-static void add(struct tool_reader *reader, char byte)
-{
-    switch (reader->step) {
-    case CONTENT: add_to_content(reader, byte); break;
-    case BETWEEN: add_bare(reader, byte); break;
-    case PLAIN: emit_content(reader, &byte, 1); break;
-    case OVER: break;
-    case BROKEN: add_broken(reader, byte); break;
-    case CLOSING: add_closing(reader, byte); break;
-    default: add_to_call(reader, byte); break;
-    }
-    if (reader->held.len > TOOL_HELD_BYTES_MAX) {
-        emit_held(reader);
-        reader->step = has_tags(reader) ? CONTENT : PLAIN;
+        add_section_marker(reader, byte);
     }
 }
 
 // ---- the reader ---------------------------------------------------------------------------------------------------
 
-struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, const struct tool_sink *sink)
+// The call was emitted, but it does not go on as one: its arguments end, and the rest is read as what is behind it.
+static void break_off(struct tool_reader *reader)
+{
+    struct strbuf again = reader->held;
+    reader->held = (struct strbuf){ 0 };
+    reader->broken++;
+    call_end_members(reader);
+    reader_end_call(reader, STEP_SECTION);
+    for (size_t i = 0; i < again.len; i++)
+        reader_add(reader, again.data[i]);
+    strbuf_free(&again);
+}
+
+static void add_to_call(struct tool_reader *reader, char byte)
+{
+    strbuf_add_byte(&reader->held, byte);
+    if (call_add(reader, byte))
+        return;
+    if (reader->call.emitted)
+        break_off(reader);
+    else
+        reader_give_up(reader);
+}
+
+void reader_add(struct tool_reader *reader, char byte)
+{
+    switch (reader->step) {
+    case STEP_CONTENT: add_to_content(reader, byte); break;
+    case STEP_SECTION: add_to_section(reader, byte); break;
+    case STEP_PLAIN: reader_content(reader, &byte, 1); break;
+    case STEP_OVER: break;
+    case STEP_BROKEN: broken_add(reader, byte); break;
+    case STEP_CALL: add_to_call(reader, byte); break;
+    case STEP_HEADER:
+    case STEP_MESSAGE: harmony_add(reader, byte); break;
+    }
+    if (reader->held.len > TOOL_HELD_BYTES_MAX) {
+        reader->broken += reader->step != STEP_CONTENT;
+        reader_emit_held(reader);
+        reader->step = reader->form->bare ? STEP_PLAIN : reader->form->channels ? STEP_MESSAGE : STEP_CONTENT;
+    }
+}
+
+struct tool_reader *tool_reader_open(const struct tool_form *form, const json_t *tools, const struct tool_sink *sink)
 {
     struct tool_reader *reader = memory_new(1, sizeof *reader);
-    reader->form = &tool_forms[form];
+    reader->form = form;
     reader->sink = *sink;
     reader->tools = json_incref((json_t *)tools);
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *name = tool_name(tools, i);
-        map_put(&reader->names, json_bytes(name), (int64_t)i);
-    }
-    reader->step = has_tags(reader) ? CONTENT : BETWEEN;
+    reader->step = form->channels ? STEP_HEADER : form->bare ? STEP_SECTION : STEP_CONTENT;
     return reader;
 }
 
 void tool_reader_end_with_call(struct tool_reader *reader) { reader->ends_with_call = true; }
 
-bool tool_reader_is_over(const struct tool_reader *reader) { return reader->step == OVER; }
+bool tool_reader_is_over(const struct tool_reader *reader) { return reader->step == STEP_OVER; }
 
 void tool_reader_add(struct tool_reader *reader, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++)
-        add(reader, text.data[i]);
+        reader_add(reader, text.data[i]);
     flush(reader);
 }
 
-// A call that the end of the answer cut off before it was emitted: with a tag, its name is enough.
-static void finish_call(struct tool_reader *reader)
+static void finish_section(struct tool_reader *reader)
 {
-    bool arguments = reader->step == VALUE && reader->call.member == MEMBER_ARGUMENTS;
-    if (reader->call.emitted || !reader->call.name.data || !(arguments || has_tags(reader))) {
-        emit_held(reader);
-        return;
-    }
-    emit_call(reader);
-    if (arguments) {
-        reader->call.arguments = reader->call.start;
-        reader->call.arguments_end = reader->held.len;
-        emit_held_arguments(reader);
-    }
+    if (reader->has_call && !reader->form->bare)
+        return; // nothing but what belongs to the markers
+    if (!reader->has_call && !reader->form->bare)
+        reader->broken++;
+    if (reader->mark.len || !reader->behind_call)
+        reader_emit_held(reader);
 }
 
 void tool_reader_finish(struct tool_reader *reader)
 {
     switch (reader->step) {
-    case CONTENT:
-    case BETWEEN:
-        if (reader->matched || !reader->behind_call)
-            emit_held(reader);
+    case STEP_CONTENT:
+        if (reader->mark.len || !reader->behind_call)
+            reader_emit_held(reader);
         break;
-    case BROKEN: strbuf_add(out_of(reader, true), reader->held.data, reader->held.len); break;
-    case PLAIN:
-    case OVER:
-    case CLOSING: break; // nothing is held, or nothing but what belongs to the tag
-    default: finish_call(reader); break;
+    case STEP_SECTION: finish_section(reader); break;
+    case STEP_BROKEN: strbuf_add(reader_arguments(reader), reader->mark.data, reader->mark.len); break;
+    case STEP_PLAIN:
+    case STEP_OVER: break;
+    case STEP_HEADER:
+    case STEP_MESSAGE: harmony_finish(reader); break;
+    case STEP_CALL: call_finish(reader); break;
     }
-    release(reader);
+    reader_release(reader);
     flush(reader);
 }
 
 int tool_reader_calls(const struct tool_reader *reader) { return reader->calls; }
 
+int tool_reader_broken(const struct tool_reader *reader) { return reader->broken; }
+
 void tool_reader_close(struct tool_reader *reader)
 {
     if (!reader)
         return;
-    map_free(&reader->names);
     json_decref(reader->tools);
+    call_free(reader);
     strbuf_free(&reader->held);
+    strbuf_free(&reader->mark);
     strbuf_free(&reader->out);
     free(reader);
 }

@@ -151,6 +151,11 @@ enum scan_answer scan_add(struct scan *scan, char byte)
     }
 }
 
+bool scan_in_text(const struct scan *scan)
+{
+    return scan->state == TEXT || scan->state == ESCAPE || scan->state == HEX;
+}
+
 void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out)
 {
     if (quotes->inside && (unsigned char)byte < 0x20)

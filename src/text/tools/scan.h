@@ -37,6 +37,8 @@ void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out);
 // taken out of it, and no arguments are {}.
 void scan_arguments(struct bytes json, struct strbuf *out);
 
+bool scan_in_text(const struct scan *scan); // inside a string
+
 static inline bool scan_is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 
 #endif

@@ -12,7 +12,23 @@ static void add_json(struct strbuf *out, const json_t *value)
     free(text);
 }
 
-static void describe(enum tool_form form, const json_t *tools, struct strbuf *out)
+// An example of a call, with a VALUE that may be of any type.
+static void add_example(const struct tool_form *form, struct strbuf *out)
+{
+    static const char value[] = "\"VALUE\"";
+    struct strbuf text = { 0 };
+    json_t *calls = json_pack("[{s:s, s:{s:s}}]", "name", "TOOL", "arguments", "ARGUMENT", "VALUE");
+    tool_form_write(form, calls, &text);
+    json_decref(calls);
+    char *quoted = strstr(text.data, value);
+    size_t before = quoted ? (size_t)(quoted - text.data) : text.len;
+    strbuf_add(out, text.data, before);
+    if (quoted)
+        strbuf_add_format(out, "VALUE%s", quoted + sizeof value - 1);
+    strbuf_free(&text);
+}
+
+static void describe(const struct tool_form *form, const json_t *tools, struct strbuf *out)
 {
     strbuf_add_text(out, "You can use these tools:\n");
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -20,23 +36,18 @@ static void describe(enum tool_form form, const json_t *tools, struct strbuf *ou
         strbuf_add_byte(out, '\n');
     }
     strbuf_add_text(out, "\nTo use a tool, answer only with its name and arguments, in exactly this form:\n");
-    json_t *name = json_string("TOOL");
-    tool_form_begin(form, name, out);
-    json_decref(name);
-    strbuf_add_text(out, "{\"ARGUMENT\": VALUE}");
-    tool_form_end(form, out);
+    add_example(form, out);
     strbuf_add_text(out, "\nYou will then get its result in <tool_response>. When no tool is needed, answer in words.");
 }
 
-static void add_calls(enum tool_form form, const json_t *calls, struct strbuf *out)
+static void add_calls(const struct tool_form *form, const json_t *calls, struct strbuf *out)
 {
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *function = json_object_get(json_array_get(calls, i), "function");
-        strbuf_add(out, "\n", out->len > 0);
-        tool_form_begin(form, json_object_get(function, "name"), out);
-        add_json(out, json_object_get(function, "arguments"));
-        tool_form_end(form, out);
-    }
+    json_t *functions = json_array();
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        json_array_append(functions, json_object_get(json_array_get(calls, i), "function"));
+    strbuf_add(out, "\n", out->len > 0 && json_array_size(functions));
+    tool_form_write(form, functions, out);
+    json_decref(functions);
 }
 
 static void add_text(struct strbuf *out, const json_t *message)
@@ -53,7 +64,7 @@ static json_t *new_message(const char *role, struct strbuf *text)
 }
 
 // An assistant's message with its calls written out.
-static json_t *calls_as_text(enum tool_form form, const json_t *message)
+static json_t *calls_as_text(const struct tool_form *form, const json_t *message)
 {
     json_t *own = json_copy((json_t *)message);
     struct strbuf text = { 0 };
@@ -78,7 +89,7 @@ static json_t *results_as_text(const json_t *messages, size_t *index)
 }
 
 // The message at *index, or the run of results that begins there; moves on behind it.
-static json_t *next_as_text(enum tool_form form, const json_t *messages, size_t *index)
+static json_t *next_as_text(const struct tool_form *form, const json_t *messages, size_t *index)
 {
     const json_t *message = json_array_get(messages, *index);
     if (message_has_role(message, "tool"))
@@ -87,7 +98,7 @@ static json_t *next_as_text(enum tool_form form, const json_t *messages, size_t 
     return json_object_get(message, "tool_calls") ? calls_as_text(form, message) : json_copy((json_t *)message);
 }
 
-json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools)
+json_t *tools_as_text(const struct tool_form *form, const json_t *messages, const json_t *tools)
 {
     json_t *own = json_array();
     size_t index = 0;

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that are published: of the openai package's own types, vLLM's, llama-server's and SGLang's. Each is honoured, harmless or refused by name."""
+
+import typing
+
+import pytest
+from openai.types import completion_create_params
+from openai.types.chat import completion_create_params as chat_create_params
+
+from serving import user
+from test_fields import TABLE
+
+ROWS = {row.name: row for row in TABLE}
+PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions"}
+REQUESTS = {"ON_CHAT": {"messages": user("Hi"), "max_tokens": 1}, "ON_COMPLETION": {"prompt": "Hi", "max_tokens": 1}}
+
+VLLM = """frequency_penalty logit_bias logprobs max_tokens n presence_penalty response_format seed stop stream stream_options temperature top_p user
+top_k min_p repetition_penalty length_penalty use_beam_search stop_token_ids include_stop_str_in_output ignore_eos min_tokens skip_special_tokens
+spaces_between_special_tokens truncate_prompt_tokens truncation_side prompt_logprobs logprob_token_ids allowed_token_ids bad_words thinking_token_budget
+repetition_detection add_special_tokens structured_outputs priority request_id session_id return_tokens_as_token_ids return_token_ids return_prompt_text
+cache_salt kv_transfer_params vllm_xargs stream_interval model"""
+VLLM_CHAT = """messages max_completion_tokens top_logprobs tools tool_choice parallel_tool_calls reasoning_effort add_generation_prompt
+continue_final_message documents chat_template chat_template_kwargs mm_processor_kwargs media_io_kwargs include_reasoning"""
+VLLM_COMPLETION = "prompt echo suffix prompt_embeds"
+LLAMA_SERVER = """timings_per_token stream stream_options cache_prompt return_tokens return_progress sse_ping_interval n_predict n_indent n_keep n_discard
+n_cmpl n_cache_reuse t_max_predict_ms response_fields top_k top_p min_p top_n_sigma xtc_probability xtc_threshold typical_p temperature dynatemp_range
+dynatemp_exponent repeat_last_n repeat_penalty frequency_penalty presence_penalty dry_multiplier dry_base dry_allowed_length dry_penalty_last_n
+dry_sequence_breakers mirostat mirostat_tau mirostat_eta adaptive_target adaptive_decay seed n_probs min_keep backend_sampling post_sampling_probs lora
+json_schema grammar samplers logit_bias stop ignore_eos id_slot reasoning_format parse_tool_calls thinking_forced_open"""
+SGLANG = """regex ebnf stop_regex no_stop_trim custom_logit_processor custom_params lora_path session_params return_hidden_states rid min_tokens
+bootstrap_host bootstrap_port bootstrap_room separate_reasoning stream_reasoning"""
+BUILT = """dry_multiplier dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers xtc_probability xtc_threshold typical_p top_a mirostat
+mirostat_tau mirostat_eta repeat_last_n top_n_sigma dynatemp_range dynatemp_exponent min_keep samplers prompt_logprobs allowed_token_ids bad_words
+truncate_prompt_tokens truncation_side suffix"""
+
+
+OBJECTS = ("chat_template_kwargs", "json_schema")  # of any keys
+
+
+def openai_fields(module):
+    """Those of the package's TypedDict, with the ones that only a stream has."""
+    names = set()
+    for kind in ("CompletionCreateParamsNonStreaming", "CompletionCreateParamsStreaming"):
+        names |= set(typing.get_type_hints(getattr(module, kind), include_extras=True))
+    return names
+
+
+def names(*lists):
+    return {name for text in lists for name in text.split()}
+
+
+PUBLISHED = {
+    "ON_CHAT": lambda: openai_fields(chat_create_params) | names(VLLM, VLLM_CHAT, LLAMA_SERVER, SGLANG),
+    "ON_COMPLETION": lambda: openai_fields(completion_create_params) | names(VLLM, VLLM_COMPLETION, LLAMA_SERVER, SGLANG),
+}
+
+
+def row_of(name, endpoint):
+    """The row of that endpoint, where a name has several."""
+    rows = [row for row in TABLE if row.name == name]
+    return next((row for row in rows if endpoint in row.endpoints), rows[0])
+
+
+@pytest.mark.parametrize("endpoint", PUBLISHED)
+def test_every_published_field_has_a_row(endpoint):
+    assert len(PUBLISHED[endpoint]()) > 90
+    unknown = {name for name in PUBLISHED[endpoint]() if name not in ROWS}
+    elsewhere = {name for name in PUBLISHED[endpoint]() - unknown if endpoint not in row_of(name, endpoint).endpoints and row_of(name, endpoint).kind != "HARMLESS"}
+    assert not unknown, "refused as fields that nobody knows"
+    assert elsewhere <= names("""parse_tool_calls thinking_forced_open reasoning_format separate_reasoning stream_reasoning
+        response_format top_logprobs echo suffix""") if endpoint == "ON_COMPLETION" else not elsewhere
+
+
+@pytest.mark.parametrize("endpoint", PUBLISHED)
+def test_none_is_ignored(server, endpoint):
+    """A value that no field can have is refused by the field's name, unless it is written down that the field changes nothing."""
+    for name in sorted(PUBLISHED[endpoint]()):
+        request = {**REQUESTS[endpoint], name: 12.5 if name in OBJECTS else {"no": ["such", "value"]}}
+        answer = server.ask(PATHS[endpoint], request)
+        if row_of(name, endpoint).kind == "HARMLESS":
+            assert answer.status == 200, name
+        elif name == "model":
+            assert answer.status in (400, 404)
+        else:
+            assert answer.status == 400 and name in answer.error["message"], (name, answer.body)
+
+
+def test_what_is_built_is_honoured():
+    assert {name: ROWS[name].kind for name in names(BUILT) if ROWS[name].kind not in ("READ", "BOOL", "INT", "REAL")} == {}
