@@ -104,6 +104,22 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 bool nibble_chat_render_request(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
                                 struct nibble_error *error);
 
+// A model's thoughts (reasoning) apart from its answers, in the form that its chat template has.
+struct nibble_reasoning;
+
+const char *nibble_chat_reasoning(const struct nibble_chat *chat); // the form's name; NULL: there is none
+// For the answer to a rendered prompt, which may open a thought; NULL: the template has no form.
+struct nibble_reasoning *nibble_reasoning_open(const struct nibble_chat *chat, const char *prompt, size_t len);
+// Appends what has become certain. NULL as reasoning: all text is answer.
+void nibble_reasoning_add(struct nibble_reasoning *reasoning, const char *text, size_t len, struct nibble_text *thought,
+                          struct nibble_text *answer);
+void nibble_reasoning_finish(struct nibble_reasoning *reasoning, struct nibble_text *thought,
+                             struct nibble_text *answer);
+void nibble_reasoning_close(struct nibble_reasoning *reasoning);
+// The decoder shows the special tokens that thoughts stand between. The reasoning stays open as long as the decoder.
+void nibble_decoder_show(struct nibble_decoder *decoder, const struct nibble_tokenizer *tokenizer,
+                         struct nibble_reasoning *reasoning);
+
 // ---- plan and engine ----------------------------------------------------------------------------------------------
 
 struct nibble_ranks;

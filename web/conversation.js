@@ -1,7 +1,7 @@
 // ---- the conversation ----------------------------------------------------------------------------------------------
 
 const log = byId('log'), field = byId('message');
-const messages = []; // { role, content, figures, trouble }; the articles in the log are their views, in the same order
+const messages = []; // { role, content, reasoning, figures, trouble }; the articles in the log are their views, in the same order
 let model = null, maxModelLen = 0;
 let running = null;  // the answer under way: { message, controller, finished }
 let chatId = null;   // of this conversation among those that are kept (history.js); null: it has not begun
@@ -45,12 +45,26 @@ function showTrouble(message, article) {
     article.querySelector('.foot').before(make('div', { class: 'note' }, make('span', {}, message.trouble), retry));
 }
 
+// A thought is folded, above the answer; it is plain text, in which no markup counts.
+function showThought(message, article) {
+    let fold = article.querySelector('.thought');
+    if (!message.reasoning) return fold?.remove();
+    if (!fold) {
+        fold = make('details', { class: 'thought' }, make('summary', {}), make('div', { class: 'small' }));
+        article.querySelector('.body').before(fold);
+    }
+    const thinking = running?.message === message && !message.content;
+    fold.firstChild.textContent = thinking ? 'Thinking…' : 'Thought';
+    fold.lastChild.textContent = message.reasoning;
+}
+
 const articleOf = message => log.children[messages.indexOf(message)];
 
 function show(message) {
     const article = articleOf(message), body = article.querySelector('.body');
     if (message.role === 'user') body.textContent = message.content;
     else render(body, message.content);
+    showThought(message, article);
     if (running?.message === message) article.querySelector('.foot').textContent = figuresText(message.figures);
     follow();
 }
@@ -90,13 +104,14 @@ function showContext(usage) {
     byId('context').textContent = known ? `context ${count(usage.total_tokens)} of ${count(maxModelLen)}` : '';
 }
 
-// The conversation as sent to the model: missing answers are left out, and the questions around them are joined.
+// The conversation as sent to the model: missing answers are left out, and the questions around them are joined. The
+// chat template keeps of earlier thoughts what the model wants.
 function history() {
     const shown = systemPrompt ? [{ role: 'system', content: systemPrompt }] : [];
-    for (const { role, content } of messages) {
+    for (const { role, content, reasoning } of messages) {
         if (!content) continue;
         if (role === 'user' && shown.at(-1)?.role === 'user') shown.at(-1).content += `\n\n${content}`;
-        else shown.push({ role, content });
+        else shown.push({ role, content, ...(reasoning && { reasoning_content: reasoning }) });
     }
     return shown;
 }
@@ -107,8 +122,10 @@ function absorb(event, message, started) {
     if (event.error) throw new Trouble(event.error.message);
     figures.usage = event.usage ?? figures.usage;
     figures.finish = choice?.finish_reason ?? figures.finish;
-    if (!choice?.delta?.content) return;
-    message.content += choice.delta.content;
+    const { content, reasoning_content: reasoning } = choice?.delta ?? {};
+    if (!content && !reasoning) return;
+    message.content += content ?? '';
+    if (reasoning) message.reasoning = (message.reasoning ?? '') + reasoning;
     figures.pieces++;
     figures.firstToken ??= (now - started) / 1000;
     const writing = (now - started) / 1000 - figures.firstToken;

@@ -13,8 +13,8 @@ const isFigures = figures => isCount(figures?.pieces) && (figures.usage === null
 const isMessage = message => ['user', 'assistant'].includes(message?.role) && typeof message.content === 'string';
 
 // Keeps a stored message's valid fields.
-const readMessage = ({ role, content, figures, trouble }) => ({
-    role, content, ...(isFigures(figures) && { figures }), ...(typeof trouble === 'string' && { trouble }),
+const readMessage = ({ role, content, reasoning, figures, trouble }) => ({
+    role, content, ...(typeof reasoning === 'string' && { reasoning }), ...(isFigures(figures) && { figures }), ...(typeof trouble === 'string' && { trouble }),
 });
 
 // null: it is not there, or nothing of it can be read.

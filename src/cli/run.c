@@ -15,6 +15,7 @@
 #include "cli/history.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
+#include "cli/run_thought.h"
 #include "cli/trace.h"
 
 enum { ANSWER_ROOM_MAX = 2048 };
@@ -25,7 +26,7 @@ struct run_command {
     struct nibble_sampling sampling; // below 0: the model's own default
     int64_t seed;                    // below 0: a random one
     int max_tokens;
-    bool raw;
+    bool raw, no_reasoning;
     int trace; // enum trace_word
 };
 
@@ -39,6 +40,7 @@ struct session {
     struct nibble_sampling sampling;
     int max_tokens; // 0: as many as the context holds
     bool shortened; // --max-model-len was given
+    bool no_reasoning;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -89,7 +91,9 @@ static bool open_engine(struct session *session, const struct run_command *comma
 static bool session_open(struct session *session, const char *model, const struct run_command *command,
                          struct error *err)
 {
-    *session = (struct session){ .max_tokens = command->max_tokens, .shortened = command->engine.max_model_len };
+    *session = (struct session){ .max_tokens = command->max_tokens,
+                                 .shortened = command->engine.max_model_len,
+                                 .no_reasoning = command->no_reasoning };
     return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, err))
         && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, err))
         && (command->raw || (session->chat = nibble_chat_open(session->checkpoint, command->template_file, err)))
@@ -112,6 +116,7 @@ struct stream {
     const struct nibble_tokenizer *tokenizer;
     struct nibble_decoder *decoder;
     struct nibble_text *answer;
+    struct run_thought thought;
     size_t printed;
     struct nibble_usage usage;
     enum nibble_finish reason;
@@ -122,7 +127,15 @@ struct stream {
 struct prompt_ids {
     int32_t *ids;
     size_t count;
+    struct nibble_reasoning *reasoning; // of its answer; NULL: thoughts are not looked for
 };
+
+static void prompt_free(struct prompt_ids *prompt)
+{
+    free(prompt->ids);
+    nibble_reasoning_close(prompt->reasoning);
+    *prompt = (struct prompt_ids){ 0 };
+}
 
 static bool print_new(struct stream *stream)
 {
@@ -136,7 +149,8 @@ static bool on_token(void *context, const struct nibble_token *token)
     struct stream *stream = context;
     if (nibble_token_ends_text(stream->tokenizer, token->id))
         return false;
-    nibble_decoder_add(stream->decoder, token->id, stream->answer);
+    nibble_decoder_add(stream->decoder, token->id, &stream->thought.piece);
+    run_thought_take(&stream->thought, stream->answer);
     stream->ok = print_new(stream);
     return stream->ok;
 }
@@ -170,14 +184,18 @@ static long long room_after(const struct session *session, size_t count)
 }
 
 // Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
-static bool continue_ids(struct session *session, const int32_t *ids, size_t count, struct nibble_text *answer,
-                         struct error *err)
+static bool continue_prompt(struct session *session, const struct prompt_ids *prompt, struct nibble_text *answer,
+                            struct error *err)
 {
-    struct stream stream = { .tokenizer = session->tokenizer, .answer = answer, .err = err, .ok = true };
-    long long room = room_after(session, count);
+    struct stream stream = { .tokenizer = session->tokenizer,
+                             .answer = answer,
+                             .thought.reasoning = prompt->reasoning,
+                             .err = err,
+                             .ok = true };
+    long long room = room_after(session, prompt->count);
     bool within = session->max_tokens && session->max_tokens <= room;
-    struct nibble_request request = { .prompt = ids,
-                                      .prompt_count = count,
+    struct nibble_request request = { .prompt = prompt->ids,
+                                      .prompt_count = prompt->count,
                                       .max_tokens = within ? session->max_tokens : (int)room,
                                       .sampling = session->sampling,
                                       .top_logprobs = -1,
@@ -186,17 +204,21 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
         return fail(err,
                     "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
                     "it%s",
-                    count, nibble_engine_max_model_len(session->engine),
+                    prompt->count, nibble_engine_max_model_len(session->engine),
                     session->shortened ? ", or give a larger --max-model-len" : "");
     uint64_t name = nibble_scheduler_add(session->scheduler, &request, err);
     if (!name)
         return false;
     stream.decoder = nibble_decoder_open(session->tokenizer, true);
+    if (prompt->reasoning)
+        nibble_decoder_show(stream.decoder, session->tokenizer, prompt->reasoning);
     struct nibble_step step;
     while (!interrupted && nibble_scheduler_step(session->scheduler, &step))
         ;
     nibble_scheduler_cancel(session->scheduler, name);
-    nibble_decoder_finish(stream.decoder, answer);
+    nibble_decoder_finish(stream.decoder, &stream.thought.piece);
+    run_thought_finish(&stream.thought, answer);
+    run_thought_free(&stream.thought);
     nibble_decoder_close(stream.decoder);
     bool ok = stream.ok && print_new(&stream) && cli_write("\n", 1, err);
     if (ok)
@@ -224,6 +246,8 @@ static bool encode_chat(const struct session *session, const json_t *messages, s
     char *json = json_dumps(messages, 0);
     bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, err)
         && encode(session, prompt.data, prompt.len, out, err);
+    if (ok && !session->no_reasoning)
+        out->reasoning = nibble_reasoning_open(session->chat, prompt.data, prompt.len);
     free(json);
     free(prompt.data);
     return ok;
@@ -247,8 +271,7 @@ static bool encode_fitting(const struct session *session, json_t *messages, stru
         if (room_after(session, out->count) >= answer_room(session) || !history_drop_oldest_turn(messages))
             return true;
         ++*dropped;
-        free(out->ids);
-        *out = (struct prompt_ids){ 0 };
+        prompt_free(out);
     }
     return false;
 }
@@ -272,14 +295,14 @@ static bool answer_chat(struct session *session, json_t *messages, const char *t
     bool ok = history_add(turns, "user", text, len, err) && encode_fitting(session, turns, &prompt, &dropped, err);
     if (ok && room_after(session, prompt.count) > 0)
         print_dropped(session, dropped);
-    ok = ok && continue_ids(session, prompt.ids, prompt.count, &answer, err);
+    ok = ok && continue_prompt(session, &prompt, &answer, err);
     if (ok) {
         history_add_reply(turns, &answer);
         json_array_clear(messages);
         json_array_extend(messages, turns);
     }
     json_decref(turns);
-    free(prompt.ids);
+    prompt_free(&prompt);
     free(answer.data);
     return ok;
 }
@@ -288,8 +311,8 @@ static bool answer_raw(struct session *session, const char *text, size_t len, st
 {
     struct nibble_text answer = { 0 };
     struct prompt_ids prompt;
-    bool ok = encode(session, text, len, &prompt, err) && continue_ids(session, prompt.ids, prompt.count, &answer, err);
-    free(prompt.ids);
+    bool ok = encode(session, text, len, &prompt, err) && continue_prompt(session, &prompt, &answer, err);
+    prompt_free(&prompt);
     free(answer.data);
     return ok;
 }
@@ -370,6 +393,7 @@ int command_run(int argc, char **argv)
         { "--system", OPTION_TEXT, &command.system, "TEXT", "a system message before the chat" },
         { "--chat-template", OPTION_TEXT, &command.template_file, "FILE", "a Jinja template instead of the model's" },
         { "--raw", OPTION_FLAG, &command.raw, NULL, "no chat template: continue the text as it is" },
+        { "--no-reasoning", OPTION_FLAG, &command.no_reasoning, NULL, "leave the model's thoughts in the answer" },
         ENGINE_OPTION_ROWS(command.engine),
         RANKS_OPTION_ROW(command.engine),
         { "--threads", OPTION_INT, &command.engine.threads, "N", "threads (all cores)", 1, 256 },
@@ -380,8 +404,8 @@ int command_run(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble run MODEL [PROMPT | -] [options]",
-        .about = "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the "
-                 "terminal:\n"
+        .about = "Streams the answer to PROMPT (- reads it from standard input); its thought goes to stderr.\n"
+                 "Without PROMPT, a chat in the terminal:\n"
                  "Ctrl-C stops an answer, Ctrl-D leaves. A message of several lines: paste it, surround it with "
                  "\"\"\", or\n"
                  "end each line but the last with \\.",

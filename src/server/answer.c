@@ -42,18 +42,22 @@ void answer_open(const struct job *job, bool chunk, struct strbuf *out)
 // Writes the token counts of all prompts and answers so far.
 void answer_write_usage(const struct job *job, struct strbuf *out)
 {
-    long long prompt = 0, cached = 0, answer = 0;
+    long long prompt = 0, cached = 0, answer = 0, reasoning = 0;
     for (int i = 0; i < job->choice_count; i++) {
         const struct choice *choice = &job->choices[i];
         bool first = choice->number == 0; // the n of a prompt share it
         prompt += first ? (long long)choice->prompt->count : 0;
         cached += first ? choice->answer.usage.cached_tokens : 0;
         answer += choice->generated;
+        reasoning += choice->reasoning_tokens;
     }
     strbuf_add_format(out,
                       ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
                       prompt, answer, prompt + answer, cached);
+    if (job->reasoning)
+        strbuf_add_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", reasoning);
+    strbuf_add_byte(out, '}');
 }
 
 static const char *finish_word(const struct choice *choice)
@@ -138,7 +142,9 @@ static void take_tokens(struct choice *choice)
     const struct request_params *params = &choice->job->params;
     struct output *delivered = &choice->delivered;
     choice->generated += delivered->token_count - delivered->prompt_tokens + delivered->discarded_tokens;
+    choice->reasoning_tokens += delivered->reasoning_tokens;
     delivered->text.len = 0;
+    delivered->run_count = 0;
     if (params->request.top_logprobs < 0 && !params->return_token_ids)
         delivered->token_count = delivered->top_count = delivered->prompt_tokens = 0;
     int before = choice->answer.token_count;
@@ -182,10 +188,10 @@ static bool write_opening_part(struct job *job, struct choice *choice, struct st
     return true;
 }
 
-static bool write_text_part(struct job *job, struct choice *choice, struct strbuf *out)
+static bool write_joined(struct job *job, struct choice *choice, enum part_kind kind, struct strbuf *out)
 {
     struct answer_cursor *cursor = &job->cursor;
-    struct bytes all = parts_join(choice, PART_CONTENT), rest = { all.data + cursor->at, all.len - cursor->at };
+    struct bytes all = parts_join(choice, kind), rest = { all.data + cursor->at, all.len - cursor->at };
     if (rest.len) {
         size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
         json_write_text_inside(out, (struct bytes){ rest.data, length });
@@ -194,13 +200,45 @@ static bool write_text_part(struct job *job, struct choice *choice, struct strbu
     return cursor->at == all.len;
 }
 
+static bool write_text_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    return write_joined(job, choice, PART_CONTENT, out);
+}
+
 static bool write_text_end_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
     bool chat = kind_is_chat(job);
     strbuf_add_text(out, chat && answer_chat_is_silent(choice) ? "" : "\"");
-    if (!chat)
+    strbuf_add_text(out, chat ? ",\"refusal\":null" : "");
+    return true;
+}
+
+static bool write_reasoning(struct job *job, struct choice *choice, const char *key, struct strbuf *out)
+{
+    if (!parts_join(choice, PART_REASONING).len)
         return true;
-    strbuf_add_text(out, ",\"refusal\":null");
+    if (!job->cursor.at)
+        strbuf_add_format(out, ",\"%s\":\"", key);
+    if (!write_joined(job, choice, PART_REASONING, out))
+        return false;
+    strbuf_add_byte(out, '"');
+    return true;
+}
+
+static bool write_reasoning_content_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    return write_reasoning(job, choice, answer_chat_reasoning_keys[0], out);
+}
+
+static bool write_reasoning_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    return write_reasoning(job, choice, answer_chat_reasoning_keys[1], out);
+}
+
+static bool write_message_end_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    if (!kind_is_chat(job))
+        return true;
     answer_chat_write_calls(choice, out);
     strbuf_add_byte(out, '}');
     return true;
@@ -282,9 +320,10 @@ static bool write_closing_part(struct job *job, struct choice *choice, struct st
 }
 
 static bool (*const parts[])(struct job *job, struct choice *choice, struct strbuf *out) = {
-    write_opening_part,    write_text_part,       write_text_end_part,   write_logprobs_part,
-    write_finish_part,     write_ids_part,        write_prompt_ids_part, answer_prompt_of_choice,
-    write_choice_end_part, answer_prompt_of_chat, write_closing_part,
+    write_opening_part,    write_text_part,        write_text_end_part,     write_reasoning_content_part,
+    write_reasoning_part,  write_message_end_part, write_logprobs_part,     write_finish_part,
+    write_ids_part,        write_prompt_ids_part,  answer_prompt_of_choice, write_choice_end_part,
+    answer_prompt_of_chat, write_closing_part,
 };
 
 bool openai_whole(struct job *job, struct strbuf *out)

@@ -55,6 +55,7 @@ bool answer_prompt_of_chat(struct job *job, struct choice *choice, struct strbuf
 
 extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4];
 
+extern const char *const answer_chat_reasoning_keys[2];                        // clients read one or the other
 bool answer_chat_delta(struct choice *choice, struct strbuf *out);             // false: nothing is new, and it wrote {}
 bool answer_chat_is_silent(struct choice *choice);                             // calls and no content: it is null
 void answer_chat_write_calls(const struct choice *choice, struct strbuf *out); // ,"tool_calls": ..., if there are any

@@ -6,23 +6,38 @@
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// Writes a member of the delta, and drops what is sent of those parts. False: nothing is new, and nothing is written.
+const char *const answer_chat_reasoning_keys[2] = { "reasoning_content", "reasoning" };
+
+// A thought that is sent when it is whole, and goes on.
+static bool is_gathered(const struct choice *choice, int part)
+{
+    return choice->job->gathers_reasoning && choice->parts[part].kind == PART_REASONING
+        && part == choice->part_count - 1 && !choice->answer.finished;
+}
+
+// Writes a member of the delta. False: nothing is new, and nothing is written.
 static bool write_text_delta(struct choice *choice, enum part_kind kind, const char *key, bool first,
                              struct strbuf *out)
 {
     bool any = false;
     for (int i = 0; i < choice->part_count; i++) {
         struct answer_part *part = &choice->parts[i];
-        if (part->kind != kind || !part->text.len)
+        if (part->kind != kind || !part->text.len || is_gathered(choice, i))
             continue;
         if (!any)
             strbuf_add_format(out, "%s\"%s\":\"", first ? "" : ",", key);
         json_write_text_inside(out, strbuf_bytes(&part->text));
-        part->text.len = 0;
         any = true;
     }
     strbuf_add_text(out, any ? "\"" : "");
     return any;
+}
+
+static void drop_sent(struct choice *choice, enum part_kind kind)
+{
+    for (int i = 0; i < choice->part_count; i++)
+        if (choice->parts[i].kind == kind && !is_gathered(choice, i))
+            choice->parts[i].text.len = 0;
 }
 
 // Writes the delta of a call: its name at first, then its arguments as they come.
@@ -45,16 +60,21 @@ bool answer_chat_delta(struct choice *choice, struct strbuf *out)
 {
     int calls = 0;
     strbuf_add_byte(out, '{');
-    bool content = write_text_delta(choice, PART_CONTENT, "content", true, out);
+    bool any = false;
+    for (int i = 0; i < 2; i++)
+        any |= write_text_delta(choice, PART_REASONING, answer_chat_reasoning_keys[i], !any, out);
+    any |= write_text_delta(choice, PART_CONTENT, "content", !any, out);
+    drop_sent(choice, PART_REASONING);
+    drop_sent(choice, PART_CONTENT);
     for (int i = 0; i < choice->part_count; i++) {
         struct answer_part *call = &choice->parts[i];
         if (call->kind != PART_CALL || (call->begun && !call->text.len))
             continue;
-        strbuf_add_text(out, calls++ ? "," : content ? ",\"tool_calls\":[" : "\"tool_calls\":[");
+        strbuf_add_text(out, calls++ ? "," : any ? ",\"tool_calls\":[" : "\"tool_calls\":[");
         write_call_delta(call, out);
     }
     strbuf_add_text(out, calls ? "]}" : "}");
-    return content || calls;
+    return any || calls;
 }
 
 // ---- the whole ----------------------------------------------------------------------------------------------------

@@ -33,16 +33,20 @@ struct lazy_vocabulary {
 
 struct api {
     const struct tokenizer *tokenizer;
-    const struct chat *chat;             // NULL: the model has no chat template
-    const char *chat_error_text;         // and why
-    const struct checkpoint *checkpoint; // whose special tokens a request's own template gets
-    bool trust_chat_template;            // requests may bring one
-    struct bytes tokenizer_info;         // the reply of /tokenizer_info; .data NULL: it is off
-    struct lazy_vocabulary *vocabulary;  // for grammars, see api_vocabulary
-    struct grammar_cache *grammars;      // compiled ones (grammar_cache.h); NULL: each request compiles its own
-    struct nibble_sampling defaults;     // of generation_config.json
-    bool has_seed;                       // defaults.seed is for requests without a seed
-    const char *const *names;            // the first is what answers call the model
+    const struct chat *chat;                // NULL: the model has no chat template
+    const char *chat_error_text;            // and why
+    const struct checkpoint *checkpoint;    // whose special tokens a request's own template gets
+    bool trust_chat_template;               // requests may bring one
+    struct bytes tokenizer_info;            // the reply of /tokenizer_info; .data NULL: it is off
+    const struct reasoning_form *reasoning; // how it writes thoughts; NULL: it does not, or they are left in the text
+    bool no_reasoning;                      // by a flag
+    struct tokens reasoning_tokens;         // special tokens that thoughts stand between
+    int max_reasoning_tokens;               // of requests without their own, -1: any number
+    struct lazy_vocabulary *vocabulary;     // for grammars, see api_vocabulary
+    struct grammar_cache *grammars;         // compiled ones (grammar_cache.h); NULL: each request compiles its own
+    struct nibble_sampling defaults;        // of generation_config.json
+    bool has_seed;                          // defaults.seed is for requests without a seed
+    const char *const *names;               // the first is what answers call the model
     int name_count;
     const char *alias;         // a name more, which is not listed: MODEL as it was given; NULL: none
     const char *root;          // the MODEL of the command line

@@ -126,9 +126,19 @@ const struct field field_table[] = {
     { "chat_template", TEMPLATE, FIELD_READ },
     { "chat_template_kwargs", CONVERSE, FIELD_READ },
     { "documents", CONVERSE, FIELD_VARIABLE },
-    { "enable_thinking", CONVERSE, FIELD_SWITCH },
-    { "thinking", CONVERSE, FIELD_SWITCH },
-    { "reasoning_effort", TEMPLATE, FIELD_VARIABLE, ONLY_WORD("none", NULL) },
+
+    // ---- thoughts
+    { "enable_thinking", CONVERSE, FIELD_READ },
+    { "thinking", CONVERSE, FIELD_READ },
+    { "reasoning_effort", TEMPLATE, FIELD_READ },
+    { "reasoning", TEMPLATE, FIELD_READ },        // OpenRouter's object
+    { "reasoning_format", TEMPLATE, FIELD_READ }, // llama-server's
+    { "separate_reasoning", ON_CHAT, FIELD_READ },
+    { "include_reasoning", ON_CHAT, FIELD_BOOL, AT(include_reasoning) },
+    { "stream_reasoning", ON_CHAT, FIELD_BOOL, AT(stream_reasoning) },
+    { "thinking_budget_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX }, // llama-server's name
+    { "thinking_token_budget", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },  // vLLM's name
+    { "max_reasoning_tokens", ON_CHAT, FIELD_INT, AT(max_reasoning_tokens), -1, INT32_MAX },
 
     // ---- of /v1/responses alone, or there another thing
     { "input", ON_RESPONSES, FIELD_READ },
@@ -194,21 +204,14 @@ const struct field field_table[] = {
     { "n_indent", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("put the indentation into the prompt") },
     { "n_probs", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use logprobs") },
     { "t_max_predict_ms", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use max_tokens, or close the connection") },
-    { "thinking_budget_tokens", ON_CHAT, FIELD_ONLY, 0, -1, -1, INSTEAD("use max_tokens") },
     { "parse_special", ON_TOKENIZE, FIELD_ONLY, 0, 1, 1, INSTEAD("special tokens are always recognised") },
-    { "include_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning is part of the content") },
-    { "stream_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning streams with the content") },
     { "parse_tool_calls", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("send no tools, and calls stay text") },
     { "modalities", ON_CHAT, FIELD_ONLY, ONLY_WORD("text", for_images) },
     { "verbosity", ON_CHAT, FIELD_ONLY, ONLY_WORD("medium", "say in a system message how long answers are to be") },
-    { "reasoning_format", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "reasoning is part of the content") },
     { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
 
     // ---- not built
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
-    { "reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("use reasoning_effort, where the chat template reads it") },
-    { "separate_reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("reasoning is part of the content") },
-    { "thinking_token_budget", GENERATE, FIELD_REFUSED, INSTEAD("use max_tokens") },
     { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
     { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("use structured_outputs.disable_any_whitespace") },
     { "grammar_lazy", GENERATE, FIELD_REFUSED, INSTEAD("use structural_tag") },

@@ -334,6 +334,15 @@ static bool read_salt(struct nibble_request *request, const json_t *body, struct
         || api_fail(err, 400, "cache_salt", "\"cache_salt\" is a string of 1 to %d bytes", API_SALT_BYTES_MAX);
 }
 
+// SGLang's name for the opposite.
+static bool read_separate_reasoning(struct request_params *params, const json_t *body, struct api_error *err)
+{
+    bool separate = true;
+    bool ok = fields_read_bool(body, "separate_reasoning", &separate, err);
+    params->keeps_thoughts = !separate;
+    return ok;
+}
+
 bool fields_read(struct request_params *params, const struct api *api, const json_t *body, enum endpoint endpoint,
                  struct api_error *err)
 {
@@ -345,17 +354,20 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
         .prompt_logprobs = -1,
         .skip_special = true,
         .add_special = !chat,
+        .include_reasoning = true,
+        .stream_reasoning = true,
+        .max_reasoning_tokens = api->max_reasoning_tokens,
     };
     struct nibble_request *request = &params->request;
     struct error cause;
     for (size_t i = 0; i < field_count; i++)
         if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &cause))
             return api_fail_field(err, field_table[i].name, &cause);
-    return read_stream_options(params, body, err) && read_logprobs(&request->top_logprobs, body, chat, err)
-        && read_seed(&request->sampling.seed, api, body, err) && read_top_k(&request->sampling, body, err)
-        && read_truncation(params, body, err) && read_salt(request, body, err) && read_stops(params, body, err)
-        && read_stop_ids(params, api, body, err) && read_bias(request, api, body, err)
-        && fields_read_sampling(request, api, body, err);
+    return read_separate_reasoning(params, body, err) && read_stream_options(params, body, err)
+        && read_logprobs(&request->top_logprobs, body, chat, err) && read_seed(&request->sampling.seed, api, body, err)
+        && read_top_k(&request->sampling, body, err) && read_truncation(params, body, err)
+        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
+        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)

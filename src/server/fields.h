@@ -21,12 +21,14 @@ struct request_params {
     struct bytes stops[STOP_STRINGS_MAX];
     int stop_count;
     bool include_stop, ignore_eos, skip_special, return_token_ids;
-    bool tokens_as_ids;       // tokens of logprobs are "token_id:5"
-    bool add_special;         // BOS and EOS as the tokenizer says, around the prompt
-    bool echo;                // the prompt is part of a completion's text
-    int prompt_logprobs;      // likeliest tokens beside each of the prompt's; -1: its tokens are not listed
-    int truncate_prompt;      // to so many tokens; -1: to what the context has room for; 0: it is not
-    bool truncate_right;      // at its end
+    bool tokens_as_ids;  // tokens of logprobs are "token_id:5"
+    bool add_special;    // BOS and EOS as the tokenizer says, around the prompt
+    bool echo;           // the prompt is part of a completion's text
+    int prompt_logprobs; // likeliest tokens beside each of the prompt's; -1: its tokens are not listed
+    int truncate_prompt; // to so many tokens; -1: to what the context has room for; 0: it is not
+    bool truncate_right; // at its end
+    bool include_reasoning, keeps_thoughts, stream_reasoning; // in the answer; in the content; as it comes
+    int max_reasoning_tokens;                                 // -1: any number
     bool close_at_max_tokens; // an answer of a grammar is finished the shortest way when its tokens run out
 };
 

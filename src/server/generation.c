@@ -11,17 +11,23 @@ static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
     struct choice *choice = context;
     const struct api *api = choice->job->api;
     (void)tokens_left;
-    uint64_t work = matcher_restrict(choice->matcher, mask);
+    uint64_t work;
+    if (!thought_restrict(choice, mask, &work))
+        work = matcher_restrict(choice->matcher, mask);
     for (int32_t id = tokenizer_size(api->tokenizer); id < api->logits; id++) // rows of logits without a token
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
     return work;
 }
 
-// Set only where the answer is to be closed at max_tokens.
+// Set only where the answer is to be closed at max_tokens, or its thought may be.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
-    return matcher_choose(choice->matcher, tokens_left, drawn);
+    bool free = true;
+    int32_t id = thought_chooses(choice) ? thought_choose(choice, tokens_left, drawn, &free) : drawn;
+    return free && choice->matcher && choice->job->params.close_at_max_tokens
+        ? matcher_choose(choice->matcher, tokens_left, id)
+        : id;
 }
 
 // The output that new tokens go to: the client's as it comes, or withheld until it is checked.
@@ -63,29 +69,79 @@ static void on_prompt_token(void *context, const struct nibble_token *token)
     answer->prompt_tokens++;
 }
 
-// False: the only call that the answer may have is complete.
-static bool watch_call(struct choice *choice, struct bytes text)
+// ---- text: thoughts as they come, the answer through the search for stop strings -----------------------------------
+
+// Content that was appended to the answer's text behind `before`.
+static void note_content(struct choice *choice, size_t before)
 {
-    if (!choice->call_watch)
-        return true;
-    tool_reader_add(choice->call_watch, text);
-    return !tool_reader_is_over(choice->call_watch);
+    struct output *answer = answer_of(choice);
+    size_t len = answer->text.len - before;
+    output_mark(answer, false, len);
+    if (choice->call_watch && len)
+        tool_reader_add(choice->call_watch, (struct bytes){ answer->text.data + before, len });
+    choice->call_over = choice->call_watch && tool_reader_is_over(choice->call_watch);
 }
 
-// A stop token is not text, unless include_stop_str_in_output is set. False: a stop string is complete, or the answer's
-// only call.
-static bool add_text(struct choice *choice, const struct nibble_token *token)
+static void add_content(void *context, struct bytes text)
 {
-    if (token->stop && !choice->stop.include)
-        return true;
-    struct strbuf piece = { 0 };
+    struct choice *choice = context;
     struct strbuf *answer = &answer_of(choice)->text;
     size_t before = answer->len;
-    detokenizer_add(&choice->detokenizer, token->id, &piece);
-    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), answer);
+    if (choice->stop_hit >= 0)
+        return;
+    choice->stop_hit = stop_add(&choice->stop, text, answer);
+    note_content(choice, before);
+}
+
+// Text in which no stop string is searched for, and that none goes across.
+static void add_unsearched(struct choice *choice, bool reasoning, struct bytes text)
+{
+    struct output *answer = answer_of(choice);
+    size_t before = answer->text.len;
+    if (choice->stop_hit >= 0)
+        return;
+    if (choice->stop.held.len)
+        stop_finish(&choice->stop, &answer->text);
+    if (!reasoning)
+        strbuf_add(&answer->text, text.data, text.len);
+    note_content(choice, before);
+    if (reasoning)
+        output_add_text(answer, true, text);
+}
+
+static void add_reasoning(void *context, struct bytes text)
+{
+    struct choice *choice = context;
+    if (choice->job->keeps_markers || !choice->job->drops_reasoning)
+        add_unsearched(choice, !choice->job->keeps_markers, text);
+}
+
+static void add_marker(void *context, struct bytes text)
+{
+    struct choice *choice = context;
+    if (choice->job->keeps_markers)
+        add_unsearched(choice, false, text);
+}
+
+// Takes in a token's text. A stop token has none, unless include_stop_str_in_output is set. False: the grammar's answer
+// is whole.
+static bool take_token(struct choice *choice, const struct nibble_token *token)
+{
+    struct strbuf piece = { 0 };
+    bool goes_on = true;
+    if (!token->stop || choice->stop.include)
+        detokenizer_add(&choice->detokenizer, token->id, &piece);
+    if (choice->thought.splitter) {
+        goes_on = thought_take(choice, token, strbuf_bytes(&piece));
+    } else {
+        add_content(choice, strbuf_bytes(&piece));
+        if (choice->matcher && !token->stop) {
+            matcher_accept(choice->matcher, token->id);
+            goes_on = !matcher_done(choice->matcher);
+        }
+    }
     strbuf_free(&piece);
-    struct bytes text = { answer->data + before, answer->len - before };
-    return watch_call(choice, text) && choice->stop_hit < 0;
+    return goes_on;
 }
 
 static bool on_token(void *context, const struct nibble_token *token)
@@ -94,12 +150,7 @@ static bool on_token(void *context, const struct nibble_token *token)
     add_scored(answer_of(choice), token, choice->job->params.request.top_logprobs);
     if (token->stop)
         choice->stop_id = token->id;
-    bool goes_on = add_text(choice, token);
-    if (choice->matcher && !token->stop) {
-        matcher_accept(choice->matcher, token->id);
-        goes_on &= !matcher_done(choice->matcher);
-    }
-    return goes_on;
+    return take_token(choice, token) && choice->stop_hit < 0 && !choice->call_over;
 }
 
 // Adds the rest of the text, unless a stop string ended it.
@@ -110,10 +161,35 @@ static void finish_text(struct choice *choice)
     if (choice->stop_hit >= 0)
         return;
     detokenizer_finish(&choice->detokenizer, &rest);
-    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&rest), &answer->text);
+    if (choice->thought.splitter)
+        thought_finish(choice, strbuf_bytes(&rest));
+    else
+        add_content(choice, strbuf_bytes(&rest));
     strbuf_free(&rest);
+    size_t before = answer->text.len;
     if (choice->stop_hit < 0)
         stop_finish(&choice->stop, &answer->text);
+    output_mark(answer, false, answer->text.len - before);
+}
+
+// The text of a checked answer without its thoughts.
+static struct strbuf checked_text(const struct choice *choice)
+{
+    const struct output *withheld = &choice->withheld;
+    const struct job *job = choice->job;
+    struct strbuf text = { 0 };
+    struct bytes rest = strbuf_bytes(&withheld->text);
+    if (job->keeps_markers && !job->reasoning->calls_in_headers) {
+        reasoning_content(job->reasoning, job->prompt_end, rest, &text);
+        return text;
+    }
+    for (int i = 0; i < withheld->run_count; i++) {
+        struct output_run run = withheld->runs[i];
+        strbuf_add(&text, rest.data, run.reasoning ? 0 : run.len);
+        rest = bytes_from(rest, run.len);
+    }
+    strbuf_add(&text, rest.data, rest.len);
+    return text;
 }
 
 // Validates a whole answer. An invalid one is generated again while there are attempts left (false); after that it is
@@ -123,7 +199,10 @@ static bool settle(struct choice *choice, const struct nibble_usage *usage)
     struct job *job = choice->job;
     struct error cause;
     bool strict;
-    if (check_text(job, strbuf_bytes(&choice->withheld.text), &strict, &cause)) {
+    struct strbuf text = checked_text(choice);
+    bool valid = check_text(job, strbuf_bytes(&text), &strict, &cause);
+    strbuf_free(&text);
+    if (valid) {
         if (choice->attempt)
             check_warn(job, "choice %d met its schema at attempt %d", choice->index, choice->attempt + 1);
         return true;
@@ -195,9 +274,13 @@ static void open_choice(struct choice *choice)
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
     choice->stop_hit = choice->stop_id = -1;
+    choice->call_over = false;
     // An answer continues a text: its first token keeps the space that begins it.
-    choice->detokenizer =
-        (struct detokenizer){ .tokenizer = job->api->tokenizer, .skip_special = params->skip_special, .started = true };
+    choice->detokenizer = (struct detokenizer){ .tokenizer = job->api->tokenizer,
+                                                .skip_special = params->skip_special,
+                                                .shown = job->reasoning ? &job->api->reasoning_tokens : NULL,
+                                                .started = true };
+    thought_begin(choice, &(struct reasoning_sink){ choice, add_reasoning, add_content, add_marker });
     choice->stop =
         (struct stop){ .strings = params->stops, .count = params->stop_count, .include = params->include_stop };
     if (job->grammar) { // a call is watched for only without one
@@ -217,11 +300,23 @@ static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
     sampling->temperature = greedy ? 1 : sampling->temperature;
 }
 
+void generation_listen(struct choice *choice, struct nibble_listener *listener)
+{
+    open_choice(choice);
+    bool masked = choice->matcher, closes = masked && choice->job->params.close_at_max_tokens;
+    *listener = (struct nibble_listener){
+        .context = choice,
+        .restrict_tokens = masked ? restrict_tokens : NULL,
+        .choose_token = thought_chooses(choice) || closes ? choose_token : NULL,
+        .prompt_token = on_prompt_token,
+        .token = on_token,
+        .finished = on_finished,
+    };
+}
+
 bool generation_start(struct choice *choice, uint64_t after, struct error *err)
 {
     const struct request_params *params = &choice->job->params;
-    open_choice(choice);
-    bool masked = choice->matcher;
     struct nibble_request request = params->request;
     request.prompt = choice->prompt->ids;
     request.prompt_count = choice->prompt->count;
@@ -230,14 +325,7 @@ bool generation_start(struct choice *choice, uint64_t after, struct error *err)
     if (scores_prompt(choice) && request.top_logprobs < params->prompt_logprobs)
         request.top_logprobs = params->prompt_logprobs;
     request.after = after;
-    request.listener = (struct nibble_listener){
-        .context = choice,
-        .restrict_tokens = masked ? restrict_tokens : NULL,
-        .choose_token = masked && params->close_at_max_tokens ? choose_token : NULL,
-        .prompt_token = on_prompt_token,
-        .token = on_token,
-        .finished = on_finished,
-    };
+    generation_listen(choice, &request.listener);
     if (choice->attempt)
         draw_otherwise(&request.sampling, choice->attempt);
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, err);

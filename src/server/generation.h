@@ -9,6 +9,8 @@
 
 // Gives the choice to the scheduler. `after`: the request whose prompt it shares, or 0.
 bool generation_start(struct choice *choice, uint64_t after, struct error *err);
+// Prepares the choice, and its listener.
+void generation_listen(struct choice *choice, struct nibble_listener *listener);
 // Starts those choices of a job again whose answers did not meet their schema; or ends them, where the job has failed
 // or is cancelled.
 void generation_retry(struct job *job);

@@ -47,9 +47,47 @@ void output_add(struct output *output, const struct nibble_token *token, double 
     add_tops(output, token->top, token->top_count);
 }
 
+static void add_run(struct output *output, bool reasoning, size_t len)
+{
+    struct output_run *last = output->run_count ? &output->runs[output->run_count - 1] : NULL;
+    if (last && last->reasoning == reasoning) {
+        last->len += len;
+    } else if (len) {
+        output->runs = make_room(output->runs, output->run_count, 1, &output->run_capacity, sizeof *output->runs);
+        output->runs[output->run_count++] = (struct output_run){ reasoning, len };
+    }
+}
+
+void output_mark(struct output *output, bool reasoning, size_t len)
+{
+    if (!reasoning && !output->run_count)
+        return;
+    if (!output->run_count)
+        add_run(output, false, output->text.len - len);
+    add_run(output, reasoning, len);
+}
+
+void output_add_text(struct output *output, bool reasoning, struct bytes text)
+{
+    strbuf_add(&output->text, text.data, text.len);
+    output_mark(output, reasoning, text.len);
+}
+
+static void move_text(const struct output *from, struct output *to)
+{
+    struct bytes rest = strbuf_bytes(&from->text);
+    for (int i = 0; i < from->run_count; i++) {
+        struct output_run run = from->runs[i];
+        output_add_text(to, run.reasoning, (struct bytes){ rest.data, run.len });
+        rest = bytes_from(rest, run.len);
+    }
+    if (rest.len)
+        output_add_text(to, false, rest);
+}
+
 void output_move(struct output *from, struct output *to)
 {
-    strbuf_add(&to->text, from->text.data, from->text.len);
+    move_text(from, to);
     for (int i = 0; i < from->token_count; i++) {
         struct answer_token *added = add_token(to);
         *added = from->tokens[i];
@@ -57,6 +95,7 @@ void output_move(struct output *from, struct output *to)
     }
     add_tops(to, from->tops, from->top_count);
     to->prompt_tokens += from->prompt_tokens;
+    to->reasoning_tokens += from->reasoning_tokens;
     to->discarded_tokens += from->discarded_tokens;
     if (from->finished) {
         to->finished = true;
@@ -72,6 +111,7 @@ void output_clear(struct output *output)
 {
     output->text.len = 0;
     output->token_count = output->top_count = output->prompt_tokens = output->discarded_tokens = 0;
+    output->run_count = output->reasoning_tokens = 0;
     output->finished = false;
 }
 
@@ -81,8 +121,11 @@ static void output_free_buffers(struct output *output)
     strbuf_free(&output->text);
     free(output->tokens);
     free(output->tops);
+    free(output->runs);
     output->tokens = NULL;
     output->tops = NULL;
+    output->runs = NULL;
+    output->run_count = output->run_capacity = 0;
     output->token_count = output->token_capacity = output->top_count = output->top_capacity = output->prompt_tokens = 0;
 }
 
@@ -102,6 +145,7 @@ static void empty_choice(struct choice *choice)
 {
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
+    thought_end(&choice->thought);
     tool_reader_close(choice->call_watch);
     tool_reader_close(choice->tools);
     parts_free(choice);

@@ -19,6 +19,7 @@
 #include "server/budget.h"
 #include "server/fields.h"
 #include "server/request_id.h"
+#include "server/thought.h"
 #include "text/tools.h"
 
 // How far a job has come, for the health check (health.h) and metrics.
@@ -63,7 +64,13 @@ struct output {
     int token_count, token_capacity;
     struct nibble_candidate *tops;
     int top_count, top_capacity;
+    struct output_run { // the text's parts in order; none: all of it is content
+        bool reasoning;
+        size_t len;
+    } *runs;
+    int run_count, run_capacity;
     int prompt_tokens;    // how many of the tokens are the prompt's own, at the beginning
+    int reasoning_tokens; // and how many belong to a thought
     int discarded_tokens; // of answers before this one that did not meet their schema
 
     bool finished; // the following are there
@@ -74,6 +81,8 @@ struct output {
 };
 
 void output_add(struct output *output, const struct nibble_token *token, double at);
+void output_add_text(struct output *output, bool reasoning, struct bytes text);
+void output_mark(struct output *output, bool reasoning, size_t len); // the text's last bytes, which were appended to it
 void output_move(struct output *from, struct output *to); // appends; *from is empty afterwards, its memory kept
 void output_clear(struct output *output);
 
@@ -109,7 +118,9 @@ struct choice {
     struct stop stop;
     int stop_hit;
     int32_t stop_id;
+    struct thought thought;
     struct matcher *matcher;         // NULL: any token may come
+    bool call_over;                  // the only call that there may be is complete:
     struct tool_reader *call_watch;  // detects the end of the only call that there may be; NULL: calls may be many
     struct output step_output;       // of this step
     struct output withheld;          // of all steps, where the answer is checked before it is sent
@@ -124,6 +135,7 @@ struct choice {
     struct output delivered;   // taken from the queue last
     struct output answer;      // the tokens that are still to be written, and the end
     int generated;             // tokens of the answer so far, with those of discarded attempts
+    int reasoning_tokens;      // of these, in thoughts
     int tokens_written;        // of answer.tokens, in a stream
     bool begun;                // its first chunk is out, or its echo is in
     bool ended;                // its last chunk is out
@@ -176,11 +188,19 @@ struct job {
     const json_t *prompt_tools; // those that the prompt has, while it is read
     json_t *kept_tools;         // the reference that keeps them
     const struct tool_form *tool_form;
-    bool must_call, one_call;        // tool_choice asks for a call; at most one may come
-    const char *must_name;           // of this tool; NULL: of any
-    json_t *schema;                  // of an answer that is no call; NULL: none
-    bool checked, strict;            // answers are validated (check.h); one that fails is an error
-    char warning[JOB_WARNING_BYTES]; // for the log; empty: none
+    const struct reasoning_form *reasoning; // how the model writes its thoughts; NULL: it is not looked for
+    struct bytes prompt_end;                // of the rendered chat, which may open a thought
+    bool keeps_markers;                     // thoughts stay in the content, with their markers
+    bool drops_reasoning;                   // or are left out of the answer
+    bool gathers_reasoning;                 // a stream sends a thought when it is whole
+    bool may_think;                         // the model may open a thought: the prompt has not closed it
+    int shortest_answer;                    // of the grammar, in tokens
+    int max_reasoning_tokens;               // a longer thought is closed; -1: it may have any length
+    bool must_call, one_call;               // tool_choice asks for a call; at most one may come
+    const char *must_name;                  // of this tool; NULL: of any
+    json_t *schema;                         // of an answer that is no call; NULL: none
+    bool checked, strict;                   // answers are validated (check.h); one that fails is an error
+    char warning[JOB_WARNING_BYTES];        // for the log; empty: none
     struct choice *choices;
     int choice_count;
 

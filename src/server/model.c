@@ -84,6 +84,18 @@ static bool open_text(struct served *served, const struct server_options *option
     return true;
 }
 
+// Finds the form of reasoning, by the flag or the chat template.
+static bool find_reasoning(struct served *served, const struct server_options *options, struct error *err)
+{
+    const struct reasoning_form *form = served->chat ? chat_reasoning(served->chat) : NULL;
+    if (options->reasoning_parser)
+        form = reasoning_named(options->reasoning_parser, err);
+    if (options->reasoning_parser && !form)
+        return err->usage = true, false;
+    served->reasoning = options->no_reasoning ? NULL : form;
+    return true;
+}
+
 static bool open_engine(struct served *served, const struct server_options *options, struct error *err)
 {
     served->engine = nibble_engine_open(served->checkpoint, &options->engine, err);
@@ -197,6 +209,9 @@ static bool describe(struct served *served, const struct server_options *options
         .tokenizer = served->tokenizer,
         .chat = served->chat,
         .chat_error_text = served->chat_error.text,
+        .reasoning = served->reasoning,
+        .no_reasoning = options->no_reasoning,
+        .max_reasoning_tokens = options->max_reasoning_tokens,
         .checkpoint = &served->checkpoint->checkpoint,
         .trust_chat_template = options->trust_request_chat_template,
         .vocabulary = &served->vocabulary,
@@ -218,6 +233,8 @@ static bool describe(struct served *served, const struct server_options *options
     print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
+    if (api->reasoning)
+        reasoning_tokens(api->reasoning, api->tokenizer, &api->reasoning_tokens);
     api->has_fim = fim_find(api->tokenizer, &api->fim);
     if (options->enable_tokenizer_info_endpoint) {
         tokenizer_info_write(api, &served->tokenizer_info);
@@ -233,8 +250,8 @@ bool served_open(struct served *served, const struct server_options *options, st
 {
     *served = (struct served){ .vocabulary.lock = PTHREAD_MUTEX_INITIALIZER };
     served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, err);
-    if (served->checkpoint && open_text(served, options, err) && open_engine(served, options, err)
-        && describe(served, options, err))
+    if (served->checkpoint && open_text(served, options, err) && find_reasoning(served, options, err)
+        && open_engine(served, options, err) && describe(served, options, err))
         return true;
     served_close(served);
     return false;
@@ -250,6 +267,7 @@ void served_close(struct served *served)
     tokenizer_close(served->tokenizer);
     nibble_checkpoint_close(served->checkpoint);
     free(served->api.end_ids);
+    tokens_free(&served->api.reasoning_tokens);
     free(served->plan.data);
     json_decref(served->plan_json);
     strbuf_free(&served->tokenizer_info);

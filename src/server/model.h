@@ -10,6 +10,7 @@ struct served {
     struct nibble_checkpoint *checkpoint;
     struct tokenizer *tokenizer;
     struct chat *chat;
+    const struct reasoning_form *reasoning;
     struct lazy_vocabulary vocabulary;
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;

@@ -36,7 +36,12 @@ void parts_add_empty(struct choice *choice) { add_part(choice, PART_CONTENT); }
 
 static void add_content(void *context, struct bytes text) { add_text(context, PART_CONTENT, text); }
 
-static void add_reasoning(void *context, struct bytes text) { add_text(context, PART_REASONING, text); }
+static void add_reasoning(void *context, struct bytes text)
+{
+    struct choice *choice = context;
+    if (!choice->job->drops_reasoning)
+        add_text(choice, PART_REASONING, text);
+}
 
 // An id for a call whose form has none; Mistral's templates insist on 9 letters and digits.
 static void make_id(const struct job *job, int index, char *out, size_t size)
@@ -81,7 +86,8 @@ static void open_tools(struct choice *choice)
                               .call = add_call,
                               .arguments = add_arguments };
     bool reads = job->tool_form && (job->tools || tools_form_reads_always(job->tool_form));
-    if (!reads || choice->tools)
+    bool is_split = job->reasoning && job->reasoning->calls_in_headers && !job->tools; // its headers are gone
+    if (!reads || is_split || choice->tools)
         return;
     choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
     if (job->one_call)
@@ -98,14 +104,29 @@ static void finish_tools(struct choice *choice)
                    choice->index);
 }
 
-void parts_take(struct choice *choice)
+static void take_content(struct choice *choice, struct bytes text)
 {
-    struct bytes text = strbuf_bytes(&choice->delivered.text);
-    open_tools(choice);
     if (!choice->tools)
         parts_add_content(choice, text);
     else
         tool_reader_add(choice->tools, text);
+}
+
+void parts_take(struct choice *choice)
+{
+    const struct output *delivered = &choice->delivered;
+    struct bytes rest = strbuf_bytes(&delivered->text);
+    open_tools(choice);
+    for (int i = 0; i < delivered->run_count; i++) {
+        struct output_run run = delivered->runs[i];
+        struct bytes text = { rest.data, run.len };
+        if (run.reasoning)
+            add_text(choice, PART_REASONING, text);
+        else
+            take_content(choice, text);
+        rest = bytes_from(rest, run.len);
+    }
+    take_content(choice, rest);
     if (choice->tools && choice->delivered.finished)
         finish_tools(choice);
 }

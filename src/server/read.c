@@ -154,7 +154,7 @@ static bool check_grammar(struct job *job)
         return api_fail(&job->error, 400, "allowed_token_ids",
                         "\"allowed_token_ids\" cannot stand beside an answer of a given form; leave one of them out");
     fields_end_naturally(&job->params, job->api);
-    int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
+    int shortest = job->shortest_answer = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");
     return !closes || shortest <= job->params.request.max_tokens

@@ -42,6 +42,10 @@ bool read_own_template(struct job *job);
 // The tools that a request may call, and whether it must.
 bool read_tools(struct job *job);
 
+// How it is to think: the job's fields, and the variables of the chat template. And behind that, how its prompt ends.
+bool read_reasoning(struct job *job, json_t *variables);
+void read_prompt_end(struct job *job, struct bytes prompt);
+
 // The prompt that a request's messages and tools become, as text.
 bool read_messages(struct job *job, struct strbuf *out);
 

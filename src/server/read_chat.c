@@ -10,8 +10,8 @@
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
 
-// The template's variables: the messages, the tools and the request's own.
-static json_t *template_input(const struct job *job, json_t *messages)
+// The template's variables: the messages, the tools and the request's own. NULL: one is refused.
+static json_t *template_input(struct job *job, json_t *messages)
 {
     json_t *input = json_object();
     json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
@@ -19,16 +19,16 @@ static json_t *template_input(const struct job *job, json_t *messages)
     json_t *tools = chat_tools(job_chat(job), job->prompt_tools);
     if (tools)
         json_object_set_new(input, "tools", tools);
-    static const char *const passed[] = {
-        "add_generation_prompt", "continue_final_message", "documents", "enable_thinking", "thinking",
-        "reasoning_effort"
-    };
+    static const char *const passed[] = { "add_generation_prompt", "continue_final_message", "documents" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         json_t *value = json_object_get(job->json, passed[i]);
         if (value && !json_is_null(value))
             json_object_set(input, passed[i], value);
     }
-    return input;
+    if (read_reasoning(job, input))
+        return input;
+    json_decref(input);
+    return NULL;
 }
 
 // Whether the prompt begins an answer, or leaves the last message open.
@@ -75,12 +75,15 @@ bool read_messages(struct job *job, struct strbuf *out)
     if (!messages)
         return api_fail_field(&job->error, "messages", &cause);
     json_t *input = template_input(job, messages);
+    if (!input)
+        return false;
     bool continues = json_is_true(json_object_get(input, "continue_final_message"));
     bool ok = chat_render(chat, input, out, &cause)
         || (continues
                 ? api_fail_field(&job->error, "continue_final_message", &cause)
                 : api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", cause.text));
     job->error.quotes = !ok; // a template may repeat what it refuses
+    read_prompt_end(job, strbuf_bytes(out));
     json_decref(input);
     return ok;
 }

@@ -217,7 +217,8 @@ static void write_usage(const struct job *job, struct strbuf *out)
                       ",\"usage\":{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,"
                       "\"cache_write_tokens\":0},\"output_tokens\":%lld,\"output_tokens_details\":{"
                       "\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
-                      in, (long long)choice->answer.usage.cached_tokens, generated, 0LL, in + generated);
+                      in, (long long)choice->answer.usage.cached_tokens, generated, (long long)choice->reasoning_tokens,
+                      in + generated);
 }
 
 static void write_error(const struct job *job, struct strbuf *out)

@@ -243,9 +243,12 @@ static void say_ready(const struct server *server)
     format_address(server->options, server->port, address, sizeof address);
     bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev
         && out.st_ino == err.st_ino;
-    strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
-                      server->served.api.names[0], server->served.api.max_model_len,
-                      server->mailbox.stats.cache_tokens);
+    const struct api *api = &server->served.api;
+    strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens", address,
+                      api->names[0], api->max_model_len, server->mailbox.stats.cache_tokens);
+    if (api->reasoning)
+        strbuf_add_format(&line, ", reasoning %s", api->reasoning->name);
+    strbuf_add_text(&line, ")\n");
     log_print(&server->options->log, LOG_INFO, "ready", line.data);
     if (!same) {
         fputs(line.data, stdout);

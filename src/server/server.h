@@ -19,6 +19,9 @@ struct server_options {
     struct access_options access; // no key is empty
     bool share_prefix_cache;      // between keys, too
     const char *chat_template;    // a file; NULL: the model's own
+    const char *reasoning_parser; // a name; NULL: the form is found in the chat template
+    bool no_reasoning;            // thoughts stay in the text
+    int max_reasoning_tokens;     // of requests without their own; -1: any number
     bool slots;                   // GET /slots answers
     const char *tool_call_parser; // a form of tool calls; NULL: the one that the template asks for
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;

@@ -19,6 +19,7 @@ struct chat {
     json_t *specials;            // bos_token, eos_token ...
     const struct tool_form *tool_form;
     bool supports_tools;
+    const struct reasoning_form *reasoning;
     struct message_shape shape;
 };
 
@@ -111,6 +112,9 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     if (!plain.data)
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
     chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->supports_tools);
+    chat->reasoning = reasoning_find(plain);
+    if (!chat->reasoning && sources->with_tools.data)
+        chat->reasoning = reasoning_find(sources->with_tools);
     strbuf_add(&chat->source, plain.data, plain.len);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
@@ -243,6 +247,8 @@ const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_t
     *supports_tools = chat->supports_tools;
     return chat->tool_form;
 }
+
+const struct reasoning_form *chat_reasoning(const struct chat *chat) { return chat->reasoning; }
 
 bool chat_reads(const struct chat *chat, const char *variable)
 {

@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "format/checkpoint.h"
+#include "text/reasoning.h"
 #include "text/tools.h"
 
 struct chat; // immutable once open
@@ -27,6 +28,9 @@ const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_t
 // Sets another form of calls than the template's, by its name (text/tools.h), before the chat is used. False with a
 // sentence.
 bool chat_set_tool_form(struct chat *chat, const char *name, struct error *err);
+
+// How the model writes its thoughts; NULL: its template knows none.
+const struct reasoning_form *chat_reasoning(const struct chat *chat);
 
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);

@@ -93,6 +93,11 @@ uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask);
 int32_t matcher_choose(struct matcher *matcher, int tokens_left, int32_t drawn);
 bool matcher_forced(const struct matcher *matcher);
 
+// Accepts text inside an answer that came with tokens the matcher was not asked about. False: it cannot come next, and
+// nothing has changed. matcher_takes only asks.
+bool matcher_accept_text(struct matcher *matcher, struct bytes text);
+bool matcher_takes(struct matcher *matcher, struct bytes text);
+
 void matcher_accept(struct matcher *matcher, int32_t id); // one that matcher_restrict left, or matcher_choose gave
 bool matcher_done(const struct matcher *matcher);         // the answer is whole and nothing but its end may follow
 

@@ -142,6 +142,83 @@ bool nibble_chat_render_request(const struct nibble_chat *chat, const char *json
     return ok;
 }
 
+// ---- reasoning ----------------------------------------------------------------------------------------------------
+
+struct nibble_reasoning {
+    const struct reasoning_form *form;
+    struct reasoning_splitter *splitter;
+    struct tokens shown;
+    struct nibble_text *thought, *answer; // of the call under way
+};
+
+static void append(struct nibble_text *out, struct bytes text)
+{
+    struct strbuf buf = public_text_borrow(out);
+    strbuf_add(&buf, text.data, text.len);
+    public_text_return(out, &buf);
+}
+
+static void on_reasoning(void *context, struct bytes text)
+{
+    append(((struct nibble_reasoning *)context)->thought, text);
+}
+
+static void on_content(void *context, struct bytes text) { append(((struct nibble_reasoning *)context)->answer, text); }
+
+const char *nibble_chat_reasoning(const struct nibble_chat *chat)
+{
+    const struct reasoning_form *form = chat_reasoning((const struct chat *)chat);
+    return form ? form->name : NULL;
+}
+
+struct nibble_reasoning *nibble_reasoning_open(const struct nibble_chat *chat, const char *prompt, size_t len)
+{
+    const struct reasoning_form *form = chat_reasoning((const struct chat *)chat);
+    if (!form)
+        return NULL;
+    struct nibble_reasoning *reasoning = memory_new(1, sizeof *reasoning);
+    struct reasoning_sink sink = { reasoning, .reasoning = on_reasoning, .content = on_content };
+    reasoning->form = form;
+    reasoning->splitter = reasoning_open(form, (struct bytes){ prompt, len }, &sink);
+    return reasoning;
+}
+
+void nibble_reasoning_add(struct nibble_reasoning *reasoning, const char *text, size_t len, struct nibble_text *thought,
+                          struct nibble_text *answer)
+{
+    if (!reasoning) {
+        append(answer, (struct bytes){ text, len });
+        return;
+    }
+    reasoning->thought = thought;
+    reasoning->answer = answer;
+    reasoning_add(reasoning->splitter, (struct bytes){ text, len });
+}
+
+void nibble_reasoning_finish(struct nibble_reasoning *reasoning, struct nibble_text *thought,
+                             struct nibble_text *answer)
+{
+    reasoning->thought = thought;
+    reasoning->answer = answer;
+    reasoning_finish(reasoning->splitter);
+}
+
+void nibble_reasoning_close(struct nibble_reasoning *reasoning)
+{
+    if (!reasoning)
+        return;
+    reasoning_close(reasoning->splitter);
+    tokens_free(&reasoning->shown);
+    free(reasoning);
+}
+
+void nibble_decoder_show(struct nibble_decoder *decoder, const struct nibble_tokenizer *tokenizer,
+                         struct nibble_reasoning *reasoning)
+{
+    reasoning_tokens(reasoning->form, own(tokenizer), &reasoning->shown);
+    ((struct detokenizer *)decoder)->shown = &reasoning->shown;
+}
+
 bool nibble_text_save(const struct nibble_checkpoint *checkpoint, const char *folder, struct error *err)
 {
     return text_save(&checkpoint->checkpoint, folder, err);

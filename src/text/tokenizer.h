@@ -56,9 +56,10 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, struct bytes piece); /
 // A zeroed detokenizer (with the tokenizer set) is at the start of a text.
 struct detokenizer {
     const struct tokenizer *tokenizer;
-    bool skip_special; // leave special tokens out of the text
-    bool started;      // the first piece's leading space rule has been applied
-    char pending[16];  // an incomplete UTF-8 sequence
+    bool skip_special;          // leave special tokens out of the text,
+    const struct tokens *shown; // but for these; NULL: none
+    bool started;               // the first piece's leading space rule has been applied
+    char pending[16];           // an incomplete UTF-8 sequence
     size_t pending_count;
 };
 

@@ -241,7 +241,9 @@ def test_variables_that_the_template_reads(nibble, smollm2, tmp_path):
         tokens = server.ask("/tokenize", request).json["tokens"]
         assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == "Hi thinking=True effort=low"
         assert server.ask("/v1/chat/completions", {**request, "max_tokens": 1}).status == 200
-        refuse(server, "ON_CHAT", "thinking", True)
+        request = {"messages": user("Hi"), "thinking": True}  # under the name that the template reads
+        tokens = server.ask("/tokenize", request).json["tokens"]
+        assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == "Hi thinking=True effort="
         refuse(server, "ON_CHAT", "enable_thinking", "yes")
 
 

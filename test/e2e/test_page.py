@@ -13,6 +13,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+import small_model
+from serving import Server
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("NIBBLE_CACHE", pathlib.Path.home() / ".cache" / "nibble"))
 PATIENCE_SECONDS = 60
@@ -333,6 +336,26 @@ def test_what_a_model_writes_stays_text(server, open_page):
     assert page.find(".assistant p").text == "bold code <b id=evil>no</b>"
     assert page.find(".assistant pre").text == "int a; // <i>"
     assert [item.text for item in page.all(".assistant ol > li")] == ["one\ninner", "two"]
+
+
+def test_a_thought_is_folded(nibble, smollm2, open_page, tmp_path):
+    """It streams into a fold of its own, and goes back with the answer for the chat template to use."""
+    (tmp_path / "template.jinja").write_text(
+        "{% for m in messages %}{{ m.role }}: [{{ m.reasoning_content }}] {{ m.content }}\n{% endfor %}assistant: {{ '<think>' }}{{ '' if true else '</think>' }}")
+    model = small_model.write(smollm2, tmp_path / "small.gguf")
+    flags = ("--max-model-len", 512, "--kv-cache-memory-bytes", "64M", "--max-reasoning-tokens", 5)
+    with Server(nibble, model, *flags, "--chat-template", tmp_path / "template.jinja") as server:
+        page = open_page(server, {"temperature": 0, "max_tokens": 24})
+        answer = page.ask("Hi")
+        thought = page.find(".assistant details.thought")
+        assert thought.get_attribute("open") is None and page.find(".thought summary").text == "Thought"
+        told = server.chat("Hi", max_tokens=24)["choices"][0]["message"]
+        assert page.of_all(".thought .small", "element.textContent") == [told["reasoning"]]
+        assert told["reasoning"] and told["reasoning"] not in answer
+        page.run("const ask = fetch; window.fetch = (path, options) => { window.sent = options?.body ?? window.sent; return ask(path, options); }")
+        page.ask("And?")
+        earlier = json.loads(page.run("return window.sent"))["messages"][1]
+        assert earlier == {"role": "assistant", "content": told["content"], "reasoning_content": told["reasoning"]}
 
 
 # The text of an answer, and its lists: their kind, first number and items.

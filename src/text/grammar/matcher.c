@@ -118,6 +118,32 @@ void matcher_accept(struct matcher *matcher, int32_t id)
     matcher->first = false;
 }
 
+static struct thread_set follow_text(struct matcher *matcher, struct bytes text)
+{
+    struct thread_set set = matcher->now;
+    for (size_t i = 0; i < text.len; i++)
+        set = match_byte(&matcher->match, set, (uint8_t)text.data[i]);
+    return set;
+}
+
+bool matcher_takes(struct matcher *matcher, struct bytes text)
+{
+    uint32_t threads = matcher->match.thread_count, stacks = matcher->match.stack_count;
+    struct thread_set next = follow_text(matcher, text);
+    matcher->match.thread_count = threads;
+    matcher->match.stack_count = stacks;
+    return !match_is_dead(&next);
+}
+
+bool matcher_accept_text(struct matcher *matcher, struct bytes text)
+{
+    if (!matcher_takes(matcher, text))
+        return false;
+    matcher->first = false;
+    matcher->now = match_keep(&matcher->match, follow_text(matcher, text));
+    return true;
+}
+
 // Uses the completion that a matcher would take, so that the count is exact.
 int grammar_shortest(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary)
 {

@@ -124,10 +124,19 @@ static void write_certain(struct detokenizer *state, struct bytes text, struct s
     strbuf_free(&all);
 }
 
+static bool is_shown(const struct tokens *shown, int32_t id)
+{
+    size_t i = 0;
+    while (shown && i < shown->count && shown->ids[i] != id)
+        i++;
+    return shown && i < shown->count;
+}
+
 void detokenizer_add(struct detokenizer *state, int32_t id, struct strbuf *out)
 {
     const struct tokenizer *tokenizer = state->tokenizer;
-    if (!tokenizer_piece(tokenizer, id).data || (state->skip_special && tokenizer_is_special(tokenizer, id)))
+    if (!tokenizer_piece(tokenizer, id).data
+        || (state->skip_special && tokenizer_is_special(tokenizer, id) && !is_shown(state->shown, id)))
         return;
     struct strbuf decoded = { 0 };
     decode_piece(tokenizer, id, !state->started, &decoded);

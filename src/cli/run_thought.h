@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/run_thought.h: a streamed answer of `nibble run`: the model's thought goes to stderr, dimmed on a terminal, and
+// the answer to stdout.
+#ifndef CLI_RUN_THOUGHT_H
+#define CLI_RUN_THOUGHT_H
+
+#include "nibble.h"
+
+struct run_thought {
+    struct nibble_reasoning *reasoning; // NULL: all text is the answer
+    struct nibble_text piece;           // decoded, and not taken apart yet
+    struct nibble_text text;            // of the thought, and not printed yet
+    bool open, ended_line;              // a thought was printed last; its last byte was a line end
+};
+
+// Both decode into thought->piece first. The answer's text is appended to *answer.
+void run_thought_take(struct run_thought *thought, struct nibble_text *answer);
+void run_thought_finish(struct run_thought *thought, struct nibble_text *answer);
+void run_thought_free(struct run_thought *thought);
+
+#endif
