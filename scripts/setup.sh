@@ -54,11 +54,11 @@ build_in() {
     return 1
 }
 
-# A virtual environment with what the requirements file names.
+# python_environment REQUIREMENTS [FOLDER]: a virtual environment with what the file names; `venv` is its folder.
 python_environment() {
     local requirements=$1 mark
-    mark=$NIBBLE_CACHE/venv/$(sha256sum "$requirements" | cut -c1-16).done
-    venv=$NIBBLE_CACHE/venv
+    venv=${2:-$NIBBLE_CACHE/venv}
+    mark=$venv/$(sha256sum "$requirements" | cut -c1-16).done
     [ -f "$mark" ] && return
     say "preparing Python packages in $venv"
     mkdir -p "$NIBBLE_CACHE"

@@ -163,6 +163,7 @@ const struct field field_table[] = {
     // ---- without influence: who asks, what for, from where, and hints about speed
     { "user", ANYWHERE, FIELD_HARMLESS },
     { "metadata", ANYWHERE, FIELD_HARMLESS },
+    { "client_metadata", ON_RESPONSES, FIELD_HARMLESS }, // of Codex CLI: who asks
     { "store", GENERATE, FIELD_HARMLESS },
     { "service_tier", GENERATE, FIELD_HARMLESS },
     { "safety_identifier", GENERATE, FIELD_HARMLESS },

@@ -247,6 +247,15 @@ static bool asks_nothing(const json_t *value)
         || (type && !strcmp(type, "text") && json_object_size(value) == 1);
 }
 
+// guidance sends structured_outputs and vLLM's older name with the same value, for servers of every age.
+static bool says_the_same(const json_t *request, const char *name, const json_t *value)
+{
+    static const char older[] = "guided_";
+    const json_t *outputs_given = json_object_get(request, "structured_outputs");
+    return !strncmp(name, older, strlen(older))
+        && json_equal(json_object_get(outputs_given, name + strlen(older)), value);
+}
+
 bool read_format(struct job *job, struct answer_form *form)
 {
     bool (*use)(struct job *, const json_t *, struct answer_form *) = NULL;
@@ -254,7 +263,7 @@ bool read_format(struct job *job, struct answer_form *form)
     *form = (struct answer_form){ 0 };
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const json_t *given = json_object_get(job->json, forms[i].name);
-        if (asks_nothing(given))
+        if (asks_nothing(given) || says_the_same(job->json, forms[i].name, given))
             continue;
         if (value)
             return api_fail(&job->error, 400, forms[i].name,

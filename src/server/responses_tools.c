@@ -3,6 +3,7 @@
 // another shape.
 #include "server/responses.h"
 
+#include "server/check.h"
 #include "server/field_table.h"
 
 static bool is_null(const json_t *value) { return !value || json_is_null(value); }
@@ -15,12 +16,14 @@ static bool is_type(const json_t *value, const char *type)
 
 // ---- tools --------------------------------------------------------------------------------------------------------
 
-// Tools that OpenAI's servers run, and what to give a model in their place.
+// Tools that OpenAI's servers run, and what to give a model in their place. Codex CLI offers two of them beside its
+// functions whatever the server, and does without them: there they are left out, and the log's line says so.
 static const struct {
     const char *type, *instead;
+    bool is_optional;
 } other_tools[] = {
     { "custom", "describe it as a function with a text as its argument" },
-    { "web_search", "give the model a function that searches" },
+    { "web_search", "give the model a function that searches", .is_optional = true },
     { "web_search_preview", "give the model a function that searches" },
     { "file_search", "give the model a function that searches your files" },
     { "computer", "give the model functions for what it may do" },
@@ -32,7 +35,7 @@ static const struct {
     { "local_shell", "give the model a function that runs commands" },
     { "shell", "give the model a function that runs commands" },
     { "apply_patch", "give the model a function that edits files" },
-    { "namespace", "give its tools as functions" },
+    { "namespace", "give its tools as functions", .is_optional = true },
     { "tool_search", "give all tools with the request" },
     { "programmatic_tool_calling", "give the model a function that runs code" },
 };
@@ -78,20 +81,49 @@ static json_t *chat_tool(struct job *job, const json_t *tool, size_t index)
     return NULL;
 }
 
+static bool is_optional(const json_t *tool)
+{
+    for (size_t i = 0; i < sizeof other_tools / sizeof *other_tools; i++)
+        if (other_tools[i].is_optional && is_type(tool, other_tools[i].type))
+            return true;
+    return false;
+}
+
+static bool has_function(const json_t *tools)
+{
+    size_t index;
+    const json_t *tool;
+    json_array_foreach (tools, index, tool)
+        if (is_type(tool, "function"))
+            return true;
+    return false;
+}
+
+// The response repeats the tools that the model is offered.
 static bool read_list(struct job *job, json_t *chat)
 {
     const json_t *tools = json_object_get(job->json, "tools"), *tool;
-    json_t *list = json_array();
+    json_t *list = json_array(), *offered;
+    const bool may_leave_out = has_function(tools);
     size_t index;
     json_object_set_new(chat, "tools", list);
-    if (!is_null(tools) && !json_is_array(tools))
+    if (is_null(tools))
+        return true;
+    if (!json_is_array(tools))
         return api_fail(&job->error, 400, "tools", "\"tools\" is a list");
+    offered = json_array();
     json_array_foreach (tools, index, tool) {
+        if (may_leave_out && is_optional(tool)) {
+            check_warn(job, "a tool is left out: %s", json_string_value(json_object_get(tool, "type")));
+            continue;
+        }
         json_t *own = chat_tool(job, tool, index);
         if (!own)
-            return false;
+            return json_decref(offered), false;
         json_array_append_new(list, own);
+        json_array_append(offered, (json_t *)tool);
     }
+    json_object_set_new(job->json, "tools", offered);
     return true;
 }
 

@@ -194,7 +194,8 @@ start: "It is " ("hot" | "cold") ", " /[0-9]{1,2}/ " degrees" (" and " weather)~
 weather: "dry" | "wet" | "not " weather
 """
 NAMES = [{"grammar": ANSWER}, {"ebnf": ANSWER}, {"guided_grammar": ANSWER}, {"structured_outputs": {"grammar": ANSWER}},
-         {"structured_outputs": {"grammar": ANSWER_LARK}}, {"guided_grammar": ANSWER_LARK}, {"response_format": {"type": "grammar", "grammar": ANSWER}},
+         {"structured_outputs": {"grammar": ANSWER_LARK}}, {"guided_grammar": ANSWER_LARK},
+         {"structured_outputs": {"grammar": ANSWER_LARK}, "guided_grammar": ANSWER_LARK}, {"response_format": {"type": "grammar", "grammar": ANSWER}},
          {"grammar": ANSWER, "guided_decoding_backend": "xgrammar", "json_schema": None, "ebnf": ""}]
 
 
@@ -275,6 +276,7 @@ def test_json_without_white_space(server):
 BAD = [({"grammar": "root ::= this is (not valid"}, "grammar", "line 1"), ({"ebnf": 'root ::= a | "b"\na ::= root "c"'}, "ebnf", "left recursion"),
        ({"structured_outputs": {"grammar": "x"}}, "structured_outputs", "expected a rule"), ({"guided_grammar": 7}, "guided_grammar", "as text"),
        ({"grammar": ANSWER, "json_schema": {}}, "grammar", "both say"), ({"grammar": ANSWER, "regex": "a"}, "grammar", "both say"),
+       ({"structured_outputs": {"grammar": ANSWER}, "guided_grammar": ANSWER_LARK}, "guided_grammar", "both say"),
        ({"structured_outputs": {"grammar": ANSWER, "regex": "a"}}, "structured_outputs", "a second one"), ({"structural_tag": "x"}, "structural_tag", "no object"),
        ({"structured_outputs": {"json": CITY, "whitespace_pattern": " "}}, "structured_outputs", "whitespace_pattern"),
        ({"structured_outputs": {"json": CITY, "disable_additional_properties": True}}, "structured_outputs", "additionalProperties"),
