@@ -248,5 +248,5 @@ def test_guidance(server):
     with guidance.user():
         model += "How old are you?"
     with guidance.assistant():
-        model += guidance.gen("age", regex="[1-9][0-9]", max_tokens=8)
-    assert 10 <= int(model["age"]) <= 99
+        model += "I am " + guidance.gen("age", regex="[1-9][0-9]") + guidance.select([" years old.", " days old."], name="unit")
+    assert 10 <= int(model["age"]) <= 99 and model["unit"] in (" years old.", " days old.")

@@ -210,6 +210,10 @@ static void follows_lark(void **state)
           { "{\"a\": [1, 2.5, {}], \"b\": null}", "[]", "\"x\"" },
           { "{\"a\"}", "[1,]", "01", "\"" } },
         { "start: \"a\"\nUNUSED: \"b\"", { "a" }, { "b" } },
+        { "%llguidance {}\n\nstart: s[S] t\ns[capture]: S\nt.1[ capture=\"a\", capture]: \"t\"\nS: \"yes\"\n     | "
+          "\"no\"\n\n",
+          { "yest", "yesnot" },
+          { "", "yes" } },
     };
     CHECK(examples);
 }
@@ -279,6 +283,10 @@ static void refuses_with_a_line(void **state)
         { "%import python.NAME\nstart: NAME", "line 1: only terminals of \"common\"" },
         { "%import common.NOTHING\nstart: NOTHING", "common.NOTHING is not known" },
         { "%declare X\nstart: X", "%declare is not supported" },
+        { "%llguidance {\"no_forcing\": true}\nstart: \"a\"", "%llguidance is not supported" },
+        { "start: a\na[capture, max_tokens=8]: \"a\"", "line 2: the attribute max_tokens of a rule is not supported" },
+        { "start[]: \"a\"", "the attribute  of" },
+        { "start[capture: \"a\"", "a rule" },
         { "start: list{x}\n", "templates" },
         { "start: X\nX: y\ny: \"a\"", "line 2: a terminal cannot hold the rule \"y\"" },
         { "start: \"ab\"..\"c\"", "a range goes from one character" },

@@ -100,7 +100,8 @@ static bool fail_found(struct lark *lark, const char *expected)
     return ebnf_fail(lark->tree, "found byte %d, expected %s", (uint8_t)c, expected);
 }
 
-// Does `name:`, `?name:`, `!name:` or `name.priority:` stand here? Then its name ends at *end, the colon at *colon.
+// Does `name:`, `?name:`, `!name:`, `name.priority:` or `name[attributes]:` stand here? Then its name ends at *end, the
+// colon at *colon.
 static bool begins_rule(const struct lark *lark, size_t *begin, size_t *end, size_t *colon)
 {
     struct lark ahead = *lark;
@@ -113,6 +114,12 @@ static bool begins_rule(const struct lark *lark, size_t *begin, size_t *end, siz
     if (peek(&ahead) == '.')
         for (ahead.at++; peek(&ahead) == '-' || (peek(&ahead) >= '0' && peek(&ahead) <= '9');)
             ahead.at++;
+    if (take(&ahead, "[")) {
+        while (!at_end(&ahead) && !strchr("[]\n", peek(&ahead)))
+            ahead.at++;
+        if (!take(&ahead, "]"))
+            return false;
+    }
     skip_blanks(&ahead);
     *colon = ahead.at;
     return peek(&ahead) == ':';
@@ -457,8 +464,30 @@ static bool define_ignored(struct lark *lark)
 
 // ---- rules ----------------------------------------------------------------------------------------------------------
 
+// llguidance's attributes of a rule. `capture` marks what its client reads from the answer, and changes no answer.
+static bool check_attributes(struct lark *lark, size_t end, size_t colon)
+{
+    struct lark ahead = *lark;
+    ahead.at = end;
+    if (peek(&ahead) != '[')
+        return true;
+    do {
+        ahead.at++;
+        skip_blanks(&ahead);
+        struct bytes name = take_name(&ahead);
+        if (!bytes_equal(name, bytes_of("capture")))
+            return ebnf_fail(lark->tree, "the attribute %.*s of a rule is not supported; capture is",
+                             name.len > 40 ? 40 : (int)name.len, name.data);
+        while (ahead.at < colon && !strchr(",]", peek(&ahead)))
+            ahead.at++;
+    } while (peek(&ahead) == ',');
+    return true;
+}
+
 static bool read_directive(struct lark *lark)
 {
+    if (take(lark, "%llguidance {}")) // the notation's name, without options
+        return true;
     if (take(lark, "%import"))
         return read_import(lark);
     if (take(lark, "%ignore"))
@@ -476,6 +505,8 @@ static bool read_rule(struct lark *lark)
     if (!begins_rule(lark, &begin, &end, &colon))
         return fail_found(lark, "a rule: name: ...");
     struct bytes name = { lark->text.data + begin, end - begin };
+    if (!check_attributes(lark, end, colon))
+        return false;
     uint32_t rule = ebnf_rule(lark->tree, name);
     lark->at = colon + 1;
     lark->in_terminal = is_terminal(name);
