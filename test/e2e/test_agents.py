@@ -8,11 +8,14 @@ the schema are both ways to go on; each has to come as its framework reads it.
 import asyncio
 
 import agents
+import anthropic
 import openai
 import pydantic
 import pydantic_ai
 import pytest
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 QUESTION = "How is the weather in Paris?"
@@ -156,3 +159,26 @@ def test_pydantic_ai_by_default(server, client, called, output, streamed):
 
     assert isinstance(asyncio.run(run()), Weather) and len(called) <= 1
     assert called or isinstance(output, pydantic_ai.ToolOutput)
+
+
+# ---- over /v1/messages -----------------------------------------------------------------------------------------------
+
+def test_pydantic_ai_with_messages(server, called):
+    async def once(context, definition):
+        return None if called else definition
+
+    async def run():
+        async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none", max_retries=0, timeout=60) as client:
+            model = AnthropicModel(server.model, provider=AnthropicProvider(anthropic_client=client))
+            agent = pydantic_ai.Agent(model, output_type=pydantic_ai.ToolOutput(Weather, max_retries=0), instructions=TASK,
+                                      model_settings={"temperature": 0, "max_tokens": 96, "parallel_tool_calls": False})
+
+            @agent.tool_plain(prepare=once)
+            def get_weather(city: str) -> str:
+                """The weather in a city."""
+                called.append(city)
+                return RESULT
+
+            return (await agent.run(QUESTION, usage_limits=pydantic_ai.UsageLimits(request_limit=3))).output
+
+    assert isinstance(asyncio.run(run()), Weather) and len(called) <= 1

@@ -180,7 +180,7 @@ def test_langchain(server, responses):
     assert isinstance(model.with_structured_output(Weather, method="function_calling").invoke("How is the weather in Paris?"), Weather)
 
 
-# ---- those that are large: tested where they are installed -----------------------------------------------------------
+# ---- agents, programs and evaluations ------------------------------------------------------------------------------
 
 def test_smolagents(server):
     smolagents = pytest.importorskip("smolagents")
@@ -215,7 +215,7 @@ def test_dspy(server, litellm):
 
 
 def test_lm_eval(nibble, smollm2):
-    """Without a tokenizer of its own: it asks /tokenizer_info, /tokenize and /detokenize."""
+    """Without a tokenizer of its own: it asks /tokenizer_info and /tokenize. It is large, and tested where it is installed."""
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
     from lm_eval.api.registry import get_model

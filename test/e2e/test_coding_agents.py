@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/v1/responses as Codex CLI asks it: the shape of its requests, from its public source, and the events that it waits for."""
+"""Requests of Codex CLI, opencode and Continue in the shapes of their public sources, but for the lengths of answers.
+
+What they send to /v1/messages is in test_messages.py.
+"""
 
 import json
 
 import pytest
 
-from serving import Server, user
+from serving import DONE, Server, user
 
-PATH = "/v1/responses"
+PATH = "/v1/responses"  # of Codex CLI
 HEADERS = {"originator": "codex_cli_rs", "session-id": "7c9b8f2e-0000-4c00-8000-000000000001", "Accept": "text/event-stream",
            "version": "0.144.0", "User-Agent": "codex_cli_rs/0.144.0 (Debian 12; x86_64) xterm"}
 
@@ -97,3 +100,42 @@ def test_what_is_left_out(server):
     for tool in (AGENTS, SEARCH):
         assert tool["type"] in server.refuse(PATH, {"input": user("Hi"), "tools": [tool]})["message"]
         assert tool["type"] in server.refuse(PATH, {**REQUEST, "tool_choice": {"type": tool["type"]}})["message"]
+
+
+# ---- chats ---------------------------------------------------------------------------------------------------------
+
+def chat_function(tool):
+    return {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "exec_command", "arguments": "{\"cmd\":\"ls\"}"}}
+USER = {"role": "user", "content": [{"type": "text", "text": "What is in this folder?"}]}
+CHATS = {
+    "opencode": {
+        "messages": [{"role": "system", "content": "You are opencode."}, {"role": "system", "content": "<env>/src</env>"}, USER,
+                     {"role": "assistant", "content": "", "tool_calls": [CALL]},
+                     {"role": "tool", "tool_call_id": "call_1", "content": "a.c"}],
+        "tools": [chat_function(tool) for tool in FUNCTIONS], "tool_choice": "auto", "stream_options": {"include_usage": True}, "top_p": 1},
+    "opencode, a title": {"messages": [{"role": "system", "content": "Find a title."}, {"role": "user", "content": "Mend the build."}],
+                          "stream_options": {"include_usage": True}},
+    "Continue": {
+        "messages": [{"role": "system", "content": "You are in agent mode."}, USER,
+                     {"role": "assistant", "content": " ", "tool_calls": [CALL]},
+                     {"role": "tool", "tool_call_id": "call_1", "content": "a.c"}],
+        "tools": [chat_function(tool) for tool in FUNCTIONS], "parallel_tool_calls": False, "stop": ["\n\n\n"],
+        "stream_options": {"include_usage": True}},
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_chats_of_agents(server, name):
+    events = list(server.events("/v1/chat/completions", {"model": server.model, "max_tokens": 16, "temperature": 0, **CHATS[name]}))
+    assert events[-1] == DONE and events[-2]["usage"]["completion_tokens"] > 0 and events[-2]["choices"] == []
+    assert [event["choices"][0]["finish_reason"] for event in events[:-2]][-1] in ("stop", "length", "tool_calls")
+
+
+def test_a_completion_of_continue(server):
+    """In the middle of a line, by the markers that Continue writes into the prompt itself."""
+    request = {"model": server.model, "prompt": "<fim_prefix>int add(int a, int b) { return <fim_suffix>; }<fim_middle>", "max_tokens": 12,
+               "temperature": 0.01, "stop": ["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<|endoftext|>", "\n\n", "/src/"]}
+    assert list(server.events("/v1/completions", request))[-1] == DONE
