@@ -86,9 +86,13 @@ class Recogniser:
         self.rules = parse(source)
 
     def accepts(self, text):
-        sys.setrecursionlimit(100000)
         self.text, self.known = text, {}
-        return len(text) in self.ends(("name", "root"), 0)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(100000)
+        try:
+            return len(text) in self.ends(("name", "root"), 0)
+        finally:
+            sys.setrecursionlimit(limit)
 
     def ends(self, part, at):
         key = (part[1] if part[0] == "name" else id(part), at)

@@ -128,6 +128,7 @@ static struct job *new_job(struct shape shape)
 {
     struct job *job = job_new(&api, shape.kind, "/v1/completions");
     job->params = (struct request_params){ .request = { .max_tokens = shape.tokens, .top_logprobs = shape.tops },
+                                           .prompt_logprobs = -1,
                                            .n = shape.choices,
                                            .stream = shape.stream,
                                            .return_token_ids = shape.ids };

@@ -105,11 +105,11 @@ static void run_arithmetic(void *context, int phase, int part, int parts)
 enum { LINE_BYTES = 64, AHEAD_BYTES = 2048 };
 
 #define READ(vector, prefetch)                                                                \
-    const vector *at = words, *end = at + bytes / sizeof(vector);                             \
+    const vector *at = words;                                                                 \
     vector sums[4] = { 0 };                                                                   \
-    for (; at < end; at += 4) {                                                               \
+    for (size_t done = 0; done < bytes; done += 4 * sizeof(vector), at += 4) {                \
         for (size_t ahead = 0; (prefetch) && ahead < 4 * sizeof(vector); ahead += LINE_BYTES) \
-            __builtin_prefetch((const char *)at + AHEAD_BYTES + ahead);                       \
+            __builtin_prefetch((const char *)words + done + AHEAD_BYTES + ahead);             \
         for (int i = 0; i < 4; i++)                                                           \
             sums[i] += at[i];                                                                 \
     }                                                                                         \
