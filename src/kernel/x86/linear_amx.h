@@ -35,12 +35,15 @@ struct amx_room {
 // Compilers do not know that tile intrinsics read and write memory.
 ALWAYS_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
 
-// The dot products of `blocks` blocks.
-ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *codes, struct tile x, int blocks,
+// The dot products of `blocks` blocks, starting in record w.
+ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, struct tile x, int blocks,
                                    struct amx_room *room)
 {
-    for (int i = 0; i < blocks; i++)
-        room->dequantised[i] = dequantise(f, codes + (size_t)i * packed_codes_bytes(f), 0);
+    int in_record = f.block / INT8_BLOCK;
+    for (int i = 0; i < blocks; i++) {
+        const uint8_t *codes = w + (size_t)(i / in_record) * packed_record_bytes(f) + packed_codes_at(f);
+        room->dequantised[i] = dequantise(f, codes + (size_t)(i % in_record) * packed_codes_bytes(f), 0);
+    }
     settle_memory();
     for (int i = 0; i < blocks; i++, x.block += TILE_TOKENS * tile_integer_bytes(x.planes)) {
         _tile_loadd(WEIGHTS, &room->dequantised[i], PACKED_VECTOR);
@@ -57,7 +60,6 @@ ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *codes,
 
 ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, struct tile x, int in, float *out)
 {
-    const uint8_t *record = w + packed_records_at(f, in);
     struct amx_room room;
     vec sums[TILE_TOKENS][HALVES];
     int in_record = f.block / INT8_BLOCK;
@@ -65,9 +67,8 @@ ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, struct til
     for (int left = in / INT8_BLOCK, blocks; left > 0; left -= blocks) {
         blocks = left < BLOCKS_AT_ONCE ? left : BLOCKS_AT_ONCE;
         multiply_blocks(f, w, x, blocks, &room);
-        w += (size_t)blocks * packed_codes_bytes(f);
         for (int i = 0; i < blocks; i++, x.block += TILE_TOKENS * tile_integer_bytes(x.planes)) {
-            struct shared shared = shared_of(f, record, i % in_record);
+            struct shared shared = shared_of(f, w, i % in_record);
             UNROLL for (int t = 0; t < TILE_TOKENS; t++)
             {
                 ivec dot = room.dots[x.planes - 1][i][t];
@@ -78,7 +79,7 @@ ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, struct til
                 add_dot(f, &shared, 0, x, t, &dot, sums[t]);
             }
             if (i % in_record == in_record - 1)
-                record += packed_record_bytes(f);
+                w += packed_record_bytes(f);
         }
     }
     store_sums(TILE_TOKENS, sums, out);

@@ -207,14 +207,14 @@ ALWAYS_INLINE void store_sums(int tokens, const vec sums[TILE_TOKENS][HALVES], f
 // out[token][row] for the sixteen rows of a group and the tokens of a tile, over `in` values.
 ALWAYS_INLINE void integer_tile(struct packed_format f, const uint8_t *w, struct tile x, int in, float *out)
 {
-    const uint8_t *record = w + packed_records_at(f, in);
     vec sums[TILE_TOKENS][HALVES];
     clear(x.tokens, sums);
-    for (int k = 0; k < in; k += f.block, record += packed_record_bytes(f)) {
+    for (int k = 0; k < in; k += f.block, w += packed_record_bytes(f)) {
+        const uint8_t *codes = w + packed_codes_at(f);
         for (int block = 0; block < f.block / INT8_BLOCK; block++) {
             UNROLL for (int part = 0; part < INT8_BLOCK / f.sub; part++)
-                add_sub_block(f, record, block * (INT8_BLOCK / f.sub) + part, w, part, x, sums);
-            w += packed_codes_bytes(f);
+                add_sub_block(f, w, block * (INT8_BLOCK / f.sub) + part, codes, part, x, sums);
+            codes += packed_codes_bytes(f);
             x.block += x.tokens * tile_integer_bytes(x.planes);
         }
     }

@@ -23,8 +23,7 @@ static inline void write_codes(struct packed_format f, const uint32_t *quads, in
     }
 }
 
-static inline void write_row(struct packed_format f, const struct block_parts *parts, int row, uint8_t *codes,
-                             uint8_t *record)
+static inline void write_row(struct packed_format f, const struct block_parts *parts, int row, uint8_t *record)
 {
     if (f.scale <= PACKED_F16_I8)
         memcpy(record + 2 * row, parts->scale, 2);
@@ -35,7 +34,8 @@ static inline void write_row(struct packed_format f, const struct block_parts *p
     for (int s = 0; f.min == PACKED_SUBTRACT_F16_U8 && s < f.block / f.sub; s++)
         record[packed_small_mins_at(f) + (size_t)(s * PACKED_ROWS + row)] = parts->mins[s];
     for (int b = 0; b < f.block / INT8_BLOCK; b++)
-        write_codes(f, parts->quads + b * PACKED_QUADS, row, codes + (size_t)b * packed_codes_bytes(f));
+        write_codes(f, parts->quads + b * PACKED_QUADS, row,
+                    record + packed_codes_at(f) + (size_t)b * packed_codes_bytes(f));
 }
 
 // Packs `rows` rows of `cols` values, at most sixteen.
@@ -44,16 +44,12 @@ static inline void write_row(struct packed_format f, const struct block_parts *p
     static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                                  \
     {                                                                                                           \
         int blocks = cols / format_##id.block;                                                                  \
-        uint8_t *record = out + packed_records_at(format_##id, cols);                                           \
-        for (int block = 0; block < blocks; block++) {                                                          \
+        for (int block = 0; block < blocks; block++, out += packed_record_bytes(format_##id))                   \
             for (int row = 0; row < rows; row++) {                                                              \
                 struct block_parts parts;                                                                       \
                 split_##id((const struct id *)(const void *)in + (size_t)row * (size_t)blocks + block, &parts); \
-                write_row(format_##id, &parts, row, out, record);                                               \
+                write_row(format_##id, &parts, row, out);                                                       \
             }                                                                                                   \
-            out += packed_records_at(format_##id, format_##id.block);                                           \
-            record += packed_record_bytes(format_##id);                                                         \
-        }                                                                                                       \
     }
 PACKED_FORMATS(X)
 #undef X
@@ -103,10 +99,8 @@ size_t packed_group_bytes(enum dtype dtype, int cols)
 {
     const struct packed_format *format = packers[dtype].format;
     assert(packers[dtype].pack);
-    if (!format)
-        return dtype_bytes(dtype, (size_t)cols * PACKED_ROWS);
-    size_t bytes = packed_records_at(*format, cols) + (size_t)(cols / format->block) * packed_record_bytes(*format);
-    return (bytes + PACKED_VECTOR - 1) / PACKED_VECTOR * PACKED_VECTOR;
+    return format ? (size_t)(cols / format->block) * packed_record_bytes(*format)
+                  : dtype_bytes(dtype, (size_t)cols * PACKED_ROWS);
 }
 
 static int group_count(int rows) { return (rows + PACKED_ROWS - 1) / PACKED_ROWS; }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/packed.h: the packed weight layout of all x86 kernels.
-//   (1) sixteen rows form a group; their number is filled up with zero rows. A group is the codes of all k, then a
-//       record for each of the file's blocks along k, with what the blocks of sixteen rows hold besides codes:
-//       scales f16[16], minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16]. Each of the
-//       four is there where the format has it. A group is filled up to whole cache lines, so that no vector of codes
-//       crosses one
+//   (1) sixteen rows form a group; their number is filled up with zero rows. A group is a sequence of records along k,
+//       a record is as long as the file's block, with what the file's blocks of sixteen rows hold:
+//       scales f16[16], minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16], codes.
+//       Each of the four is there where the format has it.
 //   (2) the codes of 32 values are bits * 64 bytes. A vector of 64 bytes is four consecutive k of each of 16 rows.
 //       With v_i the vector of k = 4 i to 4 i + 3, and the codes cut into planes of 8, 4, 2 or 1 bits, low bits first,
 //       vector j of a plane of w bits holds v_j, v_(j+w), v_(j+2w) ... from its lowest bits to its highest.
@@ -49,7 +48,7 @@ static inline size_t packed_small_mins_at(struct packed_format f)
     return packed_small_scales_at(f) + (f.scale != PACKED_F16 ? packed_small_bytes(f) : 0);
 }
 
-static inline size_t packed_record_bytes(struct packed_format f)
+static inline size_t packed_codes_at(struct packed_format f)
 {
     return packed_small_mins_at(f) + (f.min == PACKED_SUBTRACT_F16_U8 ? packed_small_bytes(f) : 0);
 }
@@ -57,10 +56,9 @@ static inline size_t packed_record_bytes(struct packed_format f)
 // Of 32 values of 16 rows.
 static inline size_t packed_codes_bytes(struct packed_format f) { return (size_t)f.bits * PACKED_VECTOR; }
 
-// Where a group's records begin.
-static inline size_t packed_records_at(struct packed_format f, int cols)
+static inline size_t packed_record_bytes(struct packed_format f)
 {
-    return (size_t)(cols / INT8_BLOCK) * packed_codes_bytes(f);
+    return packed_codes_at(f) + (size_t)(f.block / INT8_BLOCK) * packed_codes_bytes(f);
 }
 
 // The widest plane that fits into the remaining bits: 8, 4, 2 or 1.
