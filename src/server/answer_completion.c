@@ -106,14 +106,14 @@ static void write_offset(struct choice *choice, int index, struct strbuf *out)
 {
     struct strbuf text = { 0 };
     answer_token_bytes(choice->job->api, choice->answer.tokens[index].id, &text);
-    json_write_int(out, (long long)choice->text_offset);
+    json_write(out, "%z", choice->text_offset);
     choice->text_offset += count_characters(strbuf_bytes(&text));
     strbuf_free(&text);
 }
 
 const struct answer_list answer_completion_lists[4] = {
-    { "{\"tokens\":[", write_token },
-    { "],\"token_logprobs\":[", write_token_logprob },
-    { "],\"top_logprobs\":[", write_tops },
-    { "],\"text_offset\":[", write_offset },
+    { "\"tokens\":[", "]", write_token, true },
+    { ",\"token_logprobs\":[", "]", write_token_logprob, true },
+    { ",\"top_logprobs\":[", "]", write_tops, true },
+    { ",\"text_offset\":[", "]", write_offset, true },
 };

@@ -35,7 +35,8 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    const char *type = kind_of(job)->stream_type;
+    const struct dialect *dialect = kind_of(job)->dialect;
+    const char *type = dialect ? dialect->stream_type : NULL;
     http_stream_open(job->exchange, 200,
                      !job->params.stream ? "application/json"
                          : type          ? type
@@ -96,7 +97,7 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
         reply_error(server, job, err);
     } else if (job->exchange) {
         if (job->params.stream)
-            kind_of(job)->stream_error(err, &events);
+            answer_write_failure(job, err, &events);
         http_stream_write(job->exchange, strbuf_bytes(&events));
         close_stream(server, job, !job->params.stream);
     }

@@ -95,7 +95,8 @@ struct answer_part {
     char id[64];        // of a call
     int call;           // its place among the calls
     size_t sent;        // bytes of the text that a stream has sent
-    bool begun, ended;  // a stream has sent its beginning (of a call: its name), its end
+    size_t blank;       // bytes of the text that are known to be blank
+    bool begun;         // its beginning is written (of a call: its name)
     int token_end;      // of the answer's kept tokens, how many had come with this part and those before it
 };
 
@@ -226,10 +227,13 @@ struct job {
     bool begun;            // a stream's first event is written
     bool complete;         // all of the answer is in `text`, or was
     struct answer_cursor { // how far an answer is written
-        int choice, part;
-        size_t at; // within the part
-        int list;  // of the part that has the logprobs
-        int block; // content blocks of a message begun
+        int choice, step;
+        int part;    // of the choice
+        int event;   // of those that end an item of a response
+        int segment; // of an item
+        size_t at;   // within the step, the part or the segment
+        int list;    // within the step: of several lists or texts
+        int block;   // content blocks or items begun
     } cursor;
     struct strbuf text;         // the next slice
     atomic_size_t unsent_bytes; // written, and not taken by the client's socket yet

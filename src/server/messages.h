@@ -12,11 +12,6 @@ bool messages_count(struct job *job);     // kind.h: read, of a request whose to
 // The messages of a chat (new reference) that "system" and "messages" are; NULL: job->error is set.
 json_t *messages_conversation(struct job *job, const json_t *system, const json_t *messages);
 
-// kind.h: the writer's part
-bool messages_stream(struct job *job, struct strbuf *out);
-bool messages_whole(struct job *job, struct strbuf *out);
-void messages_stream_error(const struct api_error *err, struct strbuf *out);
-
 extern const struct field_name messages_field_names[];
 
 #endif

@@ -10,17 +10,10 @@ bool ollama_translate_chat(struct job *job); // kind.h: translate
 bool ollama_translate_generate(struct job *job);
 bool ollama_show(struct job *job); // kind.h: read
 
-// kind.h: the writer's part
-bool ollama_stream(struct job *job, struct strbuf *out);
-bool ollama_whole(struct job *job, struct strbuf *out);
-void ollama_stream_error(const struct api_error *err, struct strbuf *out);
-
 extern const struct field_name ollama_field_names[];
 
-// How every answer begins: {"model": ..., "created_at": ...
-void ollama_open_answer(const struct job *job, struct strbuf *out);
-// Does /api/chat answer, and not /api/generate?
-bool ollama_is_chat(const struct job *job);
+// The answer to a request that asks for the model to be loaded, which it is.
+void ollama_write_loaded(const struct job *job, struct strbuf *out);
 
 json_t *ollama_tags(const struct api *api); // GET /api/tags (new reference)
 json_t *ollama_ps(const struct api *api);   // GET /api/ps (new reference)

@@ -20,10 +20,8 @@ static json_t *details_of(const struct api *api)
 
 static json_t *time_text(time_t when)
 {
-    struct tm parts;
-    char text[32];
-    gmtime_r(&when, &parts);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    char text[API_TIME_BYTES];
+    api_format_time(when, text);
     return json_string(text);
 }
 

@@ -189,14 +189,10 @@ static bool translate_common(struct job *job, json_t *body)
     return translate_options(job, body) && translate_format(job, body) && translate_think(job, body);
 }
 
-// A request without a prompt asks for the model to be loaded, which it is. Always false: there is a reply.
+// A request without a prompt asks for the model to be loaded. Always false: there is a reply.
 static bool reply_loaded(struct job *job)
 {
-    ollama_open_answer(job, &job->reply);
-    strbuf_add_text(
-        &job->reply,
-        ollama_is_chat(job) ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : ",\"response\":\"\"");
-    strbuf_add_text(&job->reply, ",\"done\":true,\"done_reason\":\"load\"}\n");
+    ollama_write_loaded(job, &job->reply);
     return false;
 }
 

@@ -166,6 +166,19 @@ void parts_complete_call(struct answer_part *call)
     call->text = whole;
 }
 
+bool parts_is_blank(struct answer_part *part)
+{
+    const struct strbuf *text = &part->text;
+    while (part->blank < text->len && text->data[part->blank] && strchr(" \t\r\n", text->data[part->blank]))
+        part->blank++;
+    return part->kind == PART_CONTENT && part->blank >= text->len;
+}
+
+bool parts_is_filler(const struct choice *choice, struct answer_part *part)
+{
+    return choice->part_count > 1 && !part->begun && parts_is_blank(part);
+}
+
 size_t parts_bytes(const struct choice *choice)
 {
     size_t bytes = 0;

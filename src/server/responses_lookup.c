@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/admission.h"
+#include "server/json_writer.h"
 #include "server/query.h"
 #include "server/reader.h"
 
@@ -110,17 +111,14 @@ static struct response_record *find_named(struct job *job)
 // Writes the object as it is stored; one that is in progress has no output yet, and may just have been cancelled.
 static void write_record(const struct response_record *record, bool over, struct strbuf *out)
 {
-    strbuf_add_format(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"store\":true", record->id,
-                      (long long)record->created);
-    strbuf_add(out, record->echo.data, record->echo.len);
-    strbuf_add_text(out, ",\"output\":");
-    strbuf_add_text(out, over ? strbuf_text(&record->output) : "[]");
-    enum response_status status = atomic_load(&record->cancelled) ? RESPONSE_CANCELLED : RESPONSE_IN_PROGRESS;
-    if (over)
+    responses_open_object(record, true, out);
+    json_write(out, "%s,\"output\":%s", strbuf_text(&record->echo), over ? strbuf_text(&record->output) : "[]");
+    if (over) {
         strbuf_add(out, record->end.data, record->end.len);
-    else
-        strbuf_add_format(out, ",\"status\":\"%s\",\"error\":null,\"incomplete_details\":null,\"usage\":null",
-                          response_status_words[status]);
+    } else {
+        responses_write_status(atomic_load(&record->cancelled) ? RESPONSE_CANCELLED : RESPONSE_IN_PROGRESS, NULL, out);
+        strbuf_add_text(out, ",\"usage\":null");
+    }
     strbuf_add_byte(out, '}');
 }
 

@@ -182,10 +182,8 @@ static json_t *model_card(const struct api *api, const char *name)
 // The same model in Anthropic's words.
 static json_t *anthropic_card(const struct api *api, const char *name)
 {
-    struct tm when;
-    char created[32];
-    gmtime_r(&api->created, &when);
-    strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &when);
+    char created[API_TIME_BYTES];
+    api_format_time(api->created, created);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "type", "model", "id", name, "display_name", name,
                      "created_at", created, "lifecycle", "active", "max_input_tokens", api->max_model_len, "max_tokens",
                      api->max_model_len);
