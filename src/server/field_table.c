@@ -373,10 +373,31 @@ const char *field_suggest(const char *name, enum endpoint endpoint)
     return suggest(bytes_of(name), names, count);
 }
 
+json_t *field_of(const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+int field_word(const json_t *object, const char *name, const char *const *words)
+{
+    const char *word = json_string_value(json_object_get(object, name));
+    for (int i = 0; word && words[i]; i++)
+        if (!strcmp(words[i], word))
+            return i;
+    return -1;
+}
+
+bool field_is(const json_t *object, const char *name, const char *word)
+{
+    return field_word(object, name, (const char *const[]){ word, NULL }) == 0;
+}
+
 bool field_is_empty(const json_t *value)
 {
-    return json_is_null(value) || json_is_false(value) || (json_is_string(value) && !json_string_length(value))
-        || (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value));
+    return !value || json_is_null(value) || json_is_false(value)
+        || (json_is_string(value) && !json_string_length(value)) || (json_is_array(value) && !json_array_size(value))
+        || (json_is_object(value) && !json_object_size(value));
 }
 
 bool field_is_usual(const struct field *field, const json_t *value)

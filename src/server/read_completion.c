@@ -17,12 +17,11 @@ static bool read_middle(struct job *job, const json_t *prompt, const json_t *suf
 
 static bool read_one(struct job *job, const json_t *prompt)
 {
-    const json_t *suffix = json_object_get(job->json, "suffix");
-    bool absent = !suffix || json_is_null(suffix) || (json_is_string(suffix) && !json_string_length(suffix));
-    if (!absent)
+    const json_t *suffix = field_of(job->json, "suffix");
+    if (suffix && !(json_is_string(suffix) && !json_string_length(suffix)))
         return read_middle(job, prompt, suffix);
     if (json_is_string(prompt)) {
-        struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
+        struct bytes text = json_bytes(prompt);
         int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
         if (!read_prompt_text(job, text, flags, "prompt"))
             return false;
@@ -37,10 +36,10 @@ static bool read_one(struct job *job, const json_t *prompt)
 
 bool read_completion(struct job *job)
 {
-    const json_t *prompt = json_object_get(job->json, "prompt"), *first = json_array_get(prompt, 0), *entry;
+    const json_t *prompt = field_of(job->json, "prompt"), *first = json_array_get(prompt, 0), *entry;
     bool many = json_is_array(prompt) && !json_is_integer(first); // else a text, or token ids
     size_t count = many ? json_array_size(prompt) : 1, index;
-    if (!prompt || json_is_null(prompt))
+    if (!prompt)
         return api_fail_code(&job->error, 400, "prompt", "missing_required_parameter", "\"prompt\" is missing");
     if (!count || count * (size_t)job->params.n > API_CHOICES_MAX)
         return api_fail(&job->error, 400, "prompt",

@@ -11,10 +11,9 @@ enum { FILES_MAX = 1024 };
 
 static bool read_text(struct job *job, const char *name, struct bytes *out)
 {
-    const json_t *value = json_object_get(job->json, name);
+    const json_t *value = field_of(job->json, name);
     *out = json_bytes(value);
-    return !value || json_is_null(value) || json_is_string(value)
-        || api_fail(&job->error, 400, name, "\"%s\" is a string", name);
+    return !value || json_is_string(value) || api_fail(&job->error, 400, name, "\"%s\" is a string", name);
 }
 
 static bool read_file(struct job *job, const json_t *entry, struct fim_file *file)
@@ -29,9 +28,9 @@ static bool read_file(struct job *job, const json_t *entry, struct fim_file *fil
 
 static bool read_files(struct job *job, struct fim_file **files, size_t *count)
 {
-    const json_t *list = json_object_get(job->json, "input_extra"), *entry;
+    const json_t *list = field_of(job->json, "input_extra"), *entry;
     size_t index;
-    if (list && !json_is_null(list) && (!json_is_array(list) || json_array_size(list) > FILES_MAX))
+    if (list && (!json_is_array(list) || json_array_size(list) > FILES_MAX))
         return api_fail(&job->error, 400, "input_extra", "\"input_extra\" is a list of up to %d files", FILES_MAX);
     *count = json_array_size(list);
     *files = memory_new(*count, sizeof **files);
