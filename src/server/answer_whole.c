@@ -25,7 +25,8 @@ void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
 void answer_open(const struct job *job, bool chunk, struct strbuf *out)
 {
     const char *object = !kind_is_chat(job) ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
-    json_write(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%l,\"model\":%q,\"system_fingerprint\":%q,\"choices\":[",
+    json_write(out,
+               "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%l,\"model\":%q,\"system_fingerprint\":%q,\"choices\":[",
                job->id, object, (long long)job->created, job->api->names[0], job->api->fingerprint);
 }
 
@@ -201,8 +202,8 @@ static bool write_closing(struct job *job, struct choice *choice, struct strbuf 
 }
 
 static const answer_step steps[] = {
-    write_opening,    write_content,          write_reasoning,  write_message_end,     write_logprobs, write_finish,
-    write_ids, write_prompt_ids, answer_prompt_of_choice, write_choice_end, answer_prompt_of_chat, write_closing,
+    write_opening, write_content,    write_reasoning,         write_message_end, write_logprobs,        write_finish,
+    write_ids,     write_prompt_ids, answer_prompt_of_choice, write_choice_end,  answer_prompt_of_chat, write_closing,
 };
 
 const struct dialect openai_dialect = {

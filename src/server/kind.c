@@ -3,9 +3,8 @@
 
 #include <stdio.h>
 
-#include "server/llama_server.h"
-#include "server/messages.h"
-#include "server/ollama.h"
+#include "server/translate.h"
+#include "server/describe.h"
 #include "server/read.h"
 #include "server/responses.h"
 
@@ -26,7 +25,7 @@ const struct kind kinds[] = {
                               ollama_translate_generate, read_chat },
     [JOB_OLLAMA_RAW] = { "gen-", ON_OLLAMA_GENERATE, ON_COMPLETION, &ollama_dialect, true, "prompt",
                          .read = read_completion },
-    [JOB_OLLAMA_SHOW] = { "show-", ON_OLLAMA_SHOW, .read = ollama_show },
+    [JOB_OLLAMA_SHOW] = { "show-", ON_OLLAMA_SHOW, .read = describe_show },
     [JOB_APPLY_TEMPLATE] = { "tok-", ON_TEMPLATE, .read = llama_apply_template },
     [JOB_LLAMA_COMPLETION] = { "cmpl-", ON_COMPLETION, ON_COMPLETION, &llama_dialect, true, "prompt",
                                llama_translate_completion, read_completion },
@@ -40,6 +39,15 @@ const struct kind kinds[] = {
     [JOB_RESPONSE_DELETE] = { "del-", .read = responses_delete },
     [JOB_RESPONSE_CANCEL] = { "cancel-", .read = responses_cancel },
 };
+
+bool translate_json(struct job *job, bool (*translate)(struct job *job, json_t *body))
+{
+    json_t *body = json_object();
+    bool ok = translate(job, body);
+    json_decref(ok ? job->json : body);
+    job->json = ok ? body : job->json;
+    return ok;
+}
 
 // Replaces a name where a sentence has it in quotes.
 static void rename_quoted(struct api_error *err, const struct field_name *name)

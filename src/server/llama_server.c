@@ -1,59 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/llama_server.h"
+// server/llama_server.c: /apply-template and /completion of llama.cpp's llama-server, and the answers of /infill.
+#include "server/translate.h"
 
 #include "format/json.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
 #include "server/parts.h"
 #include "server/read.h"
-
-// ---- what the server says of itself -------------------------------------------------------------------------------
-
-static json_t *sampling_of(const struct api *api)
-{
-    const struct nibble_sampling *defaults = &api->defaults;
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature, "top_k",
-                     defaults->top_k, "top_p", defaults->top_p, "min_p", defaults->min_p, "repeat_penalty",
-                     defaults->repetition_penalty, "presence_penalty", defaults->presence_penalty, "frequency_penalty",
-                     defaults->frequency_penalty, "n_predict", FIELDS_REST_OF_CONTEXT, "max_tokens",
-                     FIELDS_REST_OF_CONTEXT);
-}
-
-static json_t *slot_of(const struct api *api, int id, bool busy)
-{
-    return json_pack("{s:i, s:i, s:b, s:b, s:o}", "id", id, "n_ctx", api->max_model_len, "speculative", 0,
-                     "is_processing", busy, "params", sampling_of(api));
-}
-
-static struct bytes special_of(const struct api *api, const char *name)
-{
-    const json_t *specials = api->chat ? chat_special_tokens(api->chat) : NULL;
-    return json_bytes(json_object_get(specials, name));
-}
-
-json_t *llama_props(const struct api *api)
-{
-    bool supports_tools = false;
-    if (api->chat)
-        chat_tool_form(api->chat, &supports_tools);
-    return json_pack("{s:o, s:i, s:s, s:s, s:o, s:{s:b, s:b}, s:o, s:o, s:{s:b, s:b}, s:s, s:b, s:b}",
-                     "default_generation_settings", slot_of(api, 0, false), "total_slots", api->slots, "model_alias",
-                     api->names[0], "model_path", api->root, "chat_template",
-                     api_text(api->chat ? chat_source(api->chat) : bytes_of("")), "chat_template_caps",
-                     "supports_tools", supports_tools, "supports_system_role", 1, "bos_token",
-                     api_text(special_of(api, "bos_token")), "eos_token", api_text(special_of(api, "eos_token")),
-                     "modalities", "vision", 0, "audio", 0, "build_info", "nibble-" NIBBLE_VERSION, "is_sleeping", 0,
-                     "endpoint_slots", api->show_slots);
-}
-
-// A slot is a request that runs; which of them a request has has no meaning here.
-json_t *llama_slots(const struct api *api, int running)
-{
-    json_t *slots = json_array();
-    for (int i = 0; i < api->slots; i++)
-        json_array_append_new(slots, slot_of(api, i, i < running));
-    return slots;
-}
 
 bool llama_apply_template(struct job *job)
 {

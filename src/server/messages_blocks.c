@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/messages_blocks.c: Anthropic's messages, whose contents are lists of blocks, as the messages of a chat: text,
 // thoughts and calls of a turn become one message, each tool result a message of its own.
-#include "server/messages.h"
+#include "server/translate.h"
 
 #include "format/json.h"
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/json_writer.h"
-#include "server/messages.h"
+#include "server/translate.h"
 #include "server/read.h"
 
 const struct field_name messages_field_names[] = {
@@ -272,15 +272,11 @@ static bool translate(struct job *job, json_t *body)
         && translate_output(job, body) && check_context_management(job) && copy_fields(job, body);
 }
 
-static bool replace_json(struct job *job, bool (*more)(struct job *job, json_t *body))
+static bool translate_all(struct job *job, json_t *body) { return translate_length(job, body) && translate(job, body); }
+
+bool messages_translate(struct job *job) { return translate_json(job, translate_all); }
+
+bool messages_count(struct job *job)
 {
-    json_t *body = json_object();
-    bool ok = (!more || more(job, body)) && translate(job, body);
-    json_decref(ok ? job->json : body);
-    job->json = ok ? body : job->json;
-    return ok;
+    return translate_json(job, translate) && read_count(job, TOKENIZE_PARSE_SPECIAL, "{");
 }
-
-bool messages_translate(struct job *job) { return replace_json(job, translate_length); }
-
-bool messages_count(struct job *job) { return replace_json(job, NULL) && read_count(job, TOKENIZE_PARSE_SPECIAL, "{"); }

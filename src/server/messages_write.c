@@ -3,7 +3,7 @@
 // tool_use), whole or as named server-sent events.
 #include "server/answer.h"
 #include "server/json_writer.h"
-#include "server/messages.h"
+#include "server/translate.h"
 #include "server/parts.h"
 
 // ---- parts that both have -----------------------------------------------------------------------------------------

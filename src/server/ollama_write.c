@@ -3,7 +3,7 @@
 // (NDJSON), the last of which has the counts and times.
 #include "server/answer.h"
 #include "server/json_writer.h"
-#include "server/ollama.h"
+#include "server/translate.h"
 #include "server/parts.h"
 
 static bool is_chat(const struct job *job) { return job->kind == JOB_OLLAMA_CHAT; }

@@ -285,7 +285,11 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
-    job->grammar = grammar_cache_tools(job->api, job->tool_form, job->tools, &choice, &cause);
+    job->grammar = grammar_cache_get(
+        job->api,
+        &(struct grammar_source){
+            .kind = GRAMMAR_TOOLS, .json = job->tools, .form = job->tool_form, .choice = &choice },
+        &cause);
     if (!job->grammar)
         return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", cause.text);
     return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");

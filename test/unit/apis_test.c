@@ -7,9 +7,7 @@
 
 #include "base/memory.h"
 #include "server/answer.h"
-#include "server/llama_server.h"
-#include "server/messages.h"
-#include "server/ollama.h"
+#include "server/translate.h"
 
 #include <cmocka.h>
 
