@@ -31,19 +31,39 @@ static int last_of_run(const struct plan *plan, int first)
     return last;
 }
 
-void explain_add_size(struct strbuf *out, size_t bytes)
+struct explain_text explain_size(size_t bytes)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
     double value = (double)bytes;
     size_t unit = 0;
+    struct explain_text size;
     while (value >= 1024 && unit + 1 < sizeof units / sizeof *units)
         value /= 1024, unit++;
-    strbuf_add_format(out, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    snprintf(size.text, sizeof size.text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return size;
 }
 
-void explain_add_range(struct strbuf *out, int first, int last)
+struct explain_text explain_range(int first, int last)
 {
-    strbuf_add_format(out, first == last ? "%d" : "%d-%d", first, last);
+    struct explain_text range;
+    snprintf(range.text, sizeof range.text, first == last ? "%d" : "%d-%d", first, last);
+    return range;
+}
+
+bool explain_add_layers(struct strbuf *out, int layers, const char *before, bool (*has)(const void *context, int layer),
+                        const void *context)
+{
+    const char *separator = before;
+    for (int first = 0, last; first < layers; first = last + 1) {
+        last = first;
+        if (!has(context, first))
+            continue;
+        while (last + 1 < layers && has(context, last + 1))
+            last++;
+        strbuf_add_format(out, "%s%s", separator, explain_range(first, last).text);
+        separator = ", ";
+    }
+    return separator != before;
 }
 
 void explain_add_formats(struct strbuf *out, const struct kv_layout *layout)
@@ -76,10 +96,8 @@ static void add_formats_by_layer(const struct plan *plan, struct strbuf *out)
             last = after;
         }
         strbuf_add_text(out, first > start ? ", " : "");
-        if (first > start || after < layers) {
-            explain_add_range(out, first, last);
-            strbuf_add_byte(out, ':');
-        }
+        if (first > start || after < layers)
+            strbuf_add_format(out, "%s:", explain_range(first, last).text);
         explain_add_formats(out, layout);
     }
 }
@@ -94,11 +112,8 @@ void explain_short(const struct plan *plan, struct strbuf *out)
     add_formats_by_layer(plan, out);
     explain_add_short_transform(plan, out);
     strbuf_add_format(out, ", %zu bytes per token (all layers)", plan_token_bytes(plan));
-    if (plan_states(plan)) {
-        strbuf_add_text(out, " and states of ");
-        explain_add_size(out, plan_states(plan)->page_bytes);
-        strbuf_add_text(out, " per sequence");
-    }
+    if (plan_states(plan))
+        strbuf_add_format(out, " and states of %s per sequence", explain_size(plan_states(plan)->page_bytes).text);
     strbuf_add_text(out, ", ");
     explain_add_lengths(plan, out);
     strbuf_add_text(out, "; weights ");
@@ -152,19 +167,15 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         if (!has_attention(plan, first))
             continue;
         const struct plan_class *class = explain_class_of(plan, first);
-        struct strbuf range = { 0 }, kind = { 0 }, bytes = { 0 };
-        explain_add_range(&range, first, last);
+        struct strbuf kind = { 0 };
         explain_add_attention(&kind, class);
-        strbuf_add_format(&bytes, "%zu", plan_layer_token_bytes(plan, first));
-        add_cell(out, style, "", 9, range.data);
+        add_cell(out, style, "", 9, explain_range(first, last).text);
         add_cell(out, style, "", kind_width, kind.data);
         add_cell(out, style, colour_of(class->layout.k.dtype), 20, dtype_word(class->layout.k.dtype));
         add_cell(out, style, colour_of(class->layout.v.dtype), 20,
                  class->layout.latent ? "in K" : dtype_word(class->layout.v.dtype));
-        strbuf_add_format(out, "%s\n", bytes.data);
-        strbuf_free(&range);
+        strbuf_add_format(out, "%zu\n", plan_layer_token_bytes(plan, first));
         strbuf_free(&kind);
-        strbuf_free(&bytes);
     }
 }
 
@@ -174,11 +185,9 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
     if (!experts->count)
         return;
     double bytes = plan_experts_bytes(plan);
-    strbuf_add_format(out, "routing   top %d of %d experts; a token reads ", experts->chosen, experts->count);
-    explain_add_size(out, (size_t)(bytes * experts->chosen / experts->count));
-    strbuf_add_text(out, " of their ");
-    explain_add_size(out, (size_t)bytes);
-    strbuf_add_byte(out, '\n');
+    strbuf_add_format(out, "routing   top %d of %d experts; a token reads %s of their %s\n", experts->chosen,
+                      experts->count, explain_size((size_t)(bytes * experts->chosen / experts->count)).text,
+                      explain_size((size_t)bytes).text);
 }
 
 static bool is_fused(const struct plan_op *bound, enum kernel_load loads)
@@ -215,11 +224,10 @@ static void add_device(const struct plan *plan, struct strbuf *out)
     if (device->imagined)
         strbuf_add_text(out, " (imagined)");
     if (device->name[0] && device->kind == DEVICE_CUDA)
-        strbuf_add_format(out, ": %s, %d multiprocessors, ", device->name, device->multiprocessors);
+        strbuf_add_format(out, ": %s, %d multiprocessors, %s", device->name, device->multiprocessors,
+                          explain_size(device->memory_bytes).text);
     else if (device->name[0])
         strbuf_add_format(out, ": %s, %d cores", device->name, device->cores);
-    if (device->name[0] && device->kind == DEVICE_CUDA)
-        explain_add_size(out, device->memory_bytes);
     if (device->kind == DEVICE_CPU)
         strbuf_add_format(out, ", %s", device_feature_words(&arena, device->features));
     if (device->note[0])
@@ -243,17 +251,15 @@ static void add_passed_over(const struct plan *plan, struct strbuf *out)
     bool *done = ARENA_NEW(&arena, bool, plan->reason_count);
     for (int i = 0; i < plan->reason_count; i++) {
         const struct plan_reason *reason = &plan->reasons[i];
-        struct strbuf layers = { 0 };
         if (done[i])
             continue;
         int others = plan_reasons_alike(plan->reasons, plan->reason_count, i, done) - 1;
-        if (reason->first_layer >= 0)
-            explain_add_range(&layers, reason->first_layer, reason->last_layer);
-        strbuf_add_format(out, "passed    %-9s %s", strbuf_text(&layers), reason->kernel->name);
+        strbuf_add_format(out, "passed    %-9s %s",
+                          reason->first_layer < 0 ? "" : explain_range(reason->first_layer, reason->last_layer).text,
+                          reason->kernel->name);
         if (others)
             strbuf_add_format(out, " (and %d more)", others);
         strbuf_add_format(out, ": %s\n", reason->text);
-        strbuf_free(&layers);
     }
     arena_free(&arena);
 }

@@ -79,14 +79,12 @@ static json_t *json_of_reasons(const struct plan_reason *reasons, int count)
 {
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
-        struct strbuf layers = { 0 };
-        if (reasons[i].first_layer >= 0)
-            explain_add_range(&layers, reasons[i].first_layer, reasons[i].last_layer);
-        json_t *entry = json_pack("{s:s, s:s, s:s, s:o}", "layers", strbuf_text(&layers), "op",
-                                  op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
-                                  json_of_reason_text(reasons[i].text));
-        json_array_append_new(list, entry);
-        strbuf_free(&layers);
+        bool of_layers = reasons[i].first_layer >= 0;
+        struct explain_text layers = explain_range(reasons[i].first_layer, reasons[i].last_layer);
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:o}", "layers", of_layers ? layers.text : "", "op",
+                                        op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
+                                        json_of_reason_text(reasons[i].text)));
     }
     return list;
 }

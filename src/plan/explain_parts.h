@@ -30,9 +30,21 @@ enum explain_set { EXPLAIN_INT16, EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED 
 uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set);
 
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
-void explain_add_size(struct strbuf *out, size_t bytes);                        // "1.5 MiB"
-void explain_add_range(struct strbuf *out, int first, int last);                // "0-3" or "7"
-void explain_add_formats(struct strbuf *out, const struct kv_layout *layout);   // "fp8_e4m3/nvfp4" or "nvfp4"
+
+// Texts for a format: .text lives as long as the call that it is an argument of.
+struct explain_text {
+    char text[32];
+};
+struct explain_text explain_size(size_t bytes);         // "1.5 MiB"
+struct explain_text explain_range(int first, int last); // "0-3" or "7"
+// Adds "0-3, 7": the layers for which `has` is true, `before` in front of the first. False: there are none.
+bool explain_add_layers(struct strbuf *out, int layers, const char *before, bool (*has)(const void *context, int layer),
+                        const void *context);
+struct explain_which { // a context
+    const struct plan *plan;
+    int which;
+};
+void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
 
 // explain_memory.c: "float32 137.2 KiB, Q4_1 63.3 MiB"; "context length 8192 tokens, cache capacity 65536 tokens"; all
 // lines about weights, memory and the cache.

@@ -13,17 +13,12 @@ struct known {
 static void add_rank(const struct plan *plan, const struct plan_rank *held, struct strbuf *out)
 {
     const struct model_config *config = &plan->model->config;
-    strbuf_add_format(out, "rank %-4d query heads ", held->rank);
-    explain_add_range(out, held->first_head, held->first_head + held->heads - 1);
-    strbuf_add_format(out, " of %d, KV head%s ", config->heads, held->kv_heads > 1 ? "s" : "");
-    explain_add_range(out, held->first_kv_head, held->first_kv_head + held->kv_heads - 1);
-    strbuf_add_format(out, " of %d; weights ", config->kv_heads);
-    explain_add_size(out, held->weight_bytes);
-    strbuf_add_text(out, ", workspace ");
-    explain_add_size(out, held->workspace_bytes);
-    strbuf_add_text(out, ", cache ");
-    explain_add_size(out, held->pool_bytes);
-    strbuf_add_byte(out, '\n');
+    strbuf_add_format(out, "rank %-4d query heads %s of %d, KV head%s %s of %d; weights %s, workspace %s, cache %s\n",
+                      held->rank, explain_range(held->first_head, held->first_head + held->heads - 1).text,
+                      config->heads, held->kv_heads > 1 ? "s" : "",
+                      explain_range(held->first_kv_head, held->first_kv_head + held->kv_heads - 1).text,
+                      config->kv_heads, explain_size(held->weight_bytes).text, explain_size(held->workspace_bytes).text,
+                      explain_size(held->pool_bytes).text);
 }
 
 static const struct model_replica *find_replica(const struct plan_rank *held, const char *what)
@@ -46,11 +41,8 @@ static void add_copies(const struct known *known, int rank, struct strbuf *out)
             is_first &= !other || j >= rank;
             most = other && other->bytes > most ? other->bytes : most;
         }
-        if (!is_first)
-            continue;
-        strbuf_add_format(out, "copies    %s, ", replica->what);
-        explain_add_size(out, most);
-        strbuf_add_format(out, ": %s\n", replica->why);
+        if (is_first)
+            strbuf_add_format(out, "copies    %s, %s: %s\n", replica->what, explain_size(most).text, replica->why);
     }
 }
 
@@ -67,12 +59,9 @@ void explain_add_ranks(const struct plan *plan, struct strbuf *out)
         add_rank(plan, &known.list[i], out);
     for (int i = 0; i < known.count; i++)
         add_copies(&known, i, out);
-    strbuf_add_text(out, "exchange  each rank sends ");
-    explain_add_size(out, shard->exchanged_bytes);
-    strbuf_add_text(out, " per token and ");
-    explain_add_size(out, shard->exchanged_output_bytes);
     strbuf_add_format(
-        out, " for the logits of one, %s\n",
+        out, "exchange  each rank sends %s per token and %s for the logits of one, %s\n",
+        explain_size(shard->exchanged_bytes).text, explain_size(shard->exchanged_output_bytes).text,
         plan->device.kind == DEVICE_CUDA ? "by NCCL where it is there, else through pinned memory by MPI" : "by MPI");
 }
 

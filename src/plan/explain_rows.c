@@ -217,9 +217,7 @@ void explain_add_attention_rows(const struct plan *plan, struct strbuf *out)
             last = other < 0 ? last : next;
         }
         struct strbuf line = { 0 };
-        strbuf_add_text(&line, "attention ");
-        explain_add_range(&line, first, last);
-        strbuf_add_text(&line, ": ");
+        strbuf_add_format(&line, "attention %s: ", explain_range(first, last).text);
         explain_add_rows(&line, &rows);
         add_wrapped(out, line.data);
         strbuf_free(&line);
@@ -282,17 +280,7 @@ static void add_loads(struct strbuf *out, enum kernel_load loads)
         strbuf_add_format(out, least == most ? "%d" : "%d-%d", least, most);
 }
 
-static void add_layers(struct strbuf *out, const bool *layers, int count)
-{
-    for (int first = 0, last; first < count; first = last + 1) {
-        for (last = first; last + 1 < count && layers[first] && layers[last + 1];)
-            last++;
-        if (!layers[first])
-            continue;
-        strbuf_add_text(out, out->len ? ", " : "");
-        explain_add_range(out, first, last);
-    }
-}
+static bool is_marked(const void *layers, int layer) { return ((const bool *)layers)[layer]; }
 
 static json_t *json_of_functions(const struct kernel *row)
 {
@@ -313,7 +301,7 @@ json_t *explain_json_rows(const struct plan *plan)
         if (!loads)
             continue;
         add_loads(&words, loads);
-        add_layers(&where, layers + 1, plan->model->config.layers);
+        explain_add_layers(&where, plan->model->config.layers, "", is_marked, layers + 1);
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?}", "op", op_word(row->op), "kernel", row->name,
                                         "tokens", strbuf_text(&words), "layers", strbuf_text(&where), "functions",

@@ -2,29 +2,10 @@
 // plan/explain_state.c: layers that keep a state, or nothing, in words.
 #include "plan/explain_parts.h"
 
-// "0, 2-4" of the layers of a kind.
-static void add_layers(const struct plan *plan, enum layer_kind kind, struct strbuf *out)
+static bool is_of_kind(const void *context, int layer)
 {
-    const struct layer *layers = plan->model->layer;
-    const char *separator = "";
-    for (int first = 0, last; first < plan->model->config.layers; first = last + 1) {
-        last = first;
-        if (layers[first].kind != kind)
-            continue;
-        while (last + 1 < plan->model->config.layers && layers[last + 1].kind == kind)
-            last++;
-        strbuf_add_text(out, separator);
-        explain_add_range(out, first, last);
-        separator = ", ";
-    }
-}
-
-static int count_layers(const struct plan *plan, enum layer_kind kind)
-{
-    int count = 0;
-    for (int i = 0; i < plan->model->config.layers; i++)
-        count += plan->model->layer[i].kind == kind;
-    return count;
+    const struct explain_which *kind = context;
+    return (int)kind->plan->model->layer[layer].kind == kind->which;
 }
 
 // Kernels of the ops that move a state on, of the first layer that has one.
@@ -47,20 +28,17 @@ static void add_kernels(const struct plan *plan, struct strbuf *out)
 void explain_add_states(const struct plan *plan, struct strbuf *out)
 {
     const struct plan_class *states = plan_states(plan);
+    const int layers = plan->model->config.layers;
+    const struct explain_which state = { plan, LAYER_STATE }, plain = { plan, LAYER_PLAIN };
     if (states) {
-        strbuf_add_text(out, "states    layers ");
-        add_layers(plan, LAYER_STATE, out);
-        strbuf_add_text(out, ": recurrent, float32, ");
-        explain_add_size(out, states->page_bytes);
-        strbuf_add_format(out, " per sequence, one kept every %d tokens", states->kind.page_tokens);
+        explain_add_layers(out, layers, "states    layers ", is_of_kind, &state);
+        strbuf_add_format(out, ": recurrent, float32, %s per sequence, one kept every %d tokens",
+                          explain_size(states->page_bytes).text, states->kind.page_tokens);
         add_kernels(plan, out);
         strbuf_add_byte(out, '\n');
     }
-    if (count_layers(plan, LAYER_PLAIN)) {
-        strbuf_add_text(out, "stateless layers ");
-        add_layers(plan, LAYER_PLAIN, out);
+    if (explain_add_layers(out, layers, "stateless layers ", is_of_kind, &plain))
         strbuf_add_text(out, " have neither KV cache nor state\n");
-    }
 }
 
 json_t *explain_json_recurrent(const struct plan *plan, int index)

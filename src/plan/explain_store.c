@@ -19,21 +19,7 @@ int explain_sink_pages(const struct plan *plan, int layer)
     return index == PLAN_NO_CLASS ? 0 : plan->classes[index].kind.end;
 }
 
-// "layers 0-3, 7": those with first pages of their own.
-static void add_sink_layers(const struct plan *plan, struct strbuf *out)
-{
-    const char *separator = " in layers ";
-    for (int first = 0, last; first < plan->model->config.layers; first = last + 1) {
-        last = first;
-        if (!explain_sink_pages(plan, first))
-            continue;
-        while (last + 1 < plan->model->config.layers && explain_sink_pages(plan, last + 1))
-            last++;
-        strbuf_add_text(out, separator);
-        explain_add_range(out, first, last);
-        separator = ", ";
-    }
-}
+static bool has_sinks(const void *plan, int layer) { return explain_sink_pages(plan, layer); }
 
 void explain_add_store(const struct plan *plan, struct strbuf *out)
 {
@@ -57,7 +43,7 @@ void explain_add_store(const struct plan *plan, struct strbuf *out)
     if (sinks) {
         strbuf_add_format(out, "%s%d sink page%s (the first of a sequence) in %s", separator, pages,
                           pages == 1 ? "" : "s", dtype_word(plan->model->config.kv_dtype));
-        add_sink_layers(plan, out);
+        explain_add_layers(out, plan->model->config.layers, " in layers ", has_sinks, plan);
         separator = "; ";
     }
     if (plan->sink_note)

@@ -15,22 +15,11 @@ const char *explain_transform(const struct plan *plan, int layer)
     return plan->layer[layer].undecided ? "auto" : kv_transform_word(plan->layer[layer].transform);
 }
 
-// " 0-3, 7"; false: there are none.
-static bool add_layers(const struct plan *plan, int transform, struct strbuf *out)
+static bool is_stored_as(const void *context, int layer)
 {
-    const char *separator = " ";
-    for (int first = 0, last; first < plan->model->config.layers; first = last + 1) {
-        last = first;
-        if (plan->model->layer[first].kind != LAYER_ATTENTION || transform_of(plan, first) != transform)
-            continue;
-        while (last + 1 < plan->model->config.layers && plan->model->layer[last + 1].kind == LAYER_ATTENTION
-               && transform_of(plan, last + 1) == transform)
-            last++;
-        strbuf_add_text(out, separator);
-        explain_add_range(out, first, last);
-        separator = ", ";
-    }
-    return separator[0] == ',';
+    const struct explain_which *transform = context;
+    const struct plan *plan = transform->plan;
+    return plan->model->layer[layer].kind == LAYER_ATTENTION && transform_of(plan, layer) == transform->which;
 }
 
 // How far attention strays with the transforms that were chosen, and without any: the mean over layers.
@@ -50,25 +39,21 @@ static void add_errors(const struct plan *plan, struct strbuf *out)
 
 void explain_add_transform(const struct plan *plan, struct strbuf *out)
 {
+    const int layers = plan->model->config.layers;
     bool any = false;
     for (int transform = KV_TRANSFORMS - 1; transform > 0; transform--) {
-        struct strbuf layers = { 0 };
-        if (add_layers(plan, transform, &layers)) {
-            strbuf_add_format(out, "%s%s in layers%s", any ? "; " : "transform ", kv_transform_word(transform),
-                              layers.data);
-            any = true;
-        }
-        strbuf_free(&layers);
+        struct strbuf before = { 0 };
+        strbuf_add_format(&before, "%s%s in layers ", any ? "; " : "transform ", kv_transform_word(transform));
+        any |= explain_add_layers(out, layers, before.data, is_stored_as, &(struct explain_which){ plan, transform });
+        strbuf_free(&before);
     }
     if (any) {
         add_errors(plan, out);
         strbuf_add_byte(out, '\n');
     }
-    struct strbuf layers = { 0 };
-    if (add_layers(plan, UNDECIDED, &layers))
-        strbuf_add_format(out, "transform of keys in layers%s: chosen by measuring when the model is first loaded\n",
-                          layers.data);
-    strbuf_free(&layers);
+    if (explain_add_layers(out, layers, "transform of keys in layers ", is_stored_as,
+                           &(struct explain_which){ plan, UNDECIDED }))
+        strbuf_add_text(out, ": chosen by measuring when the model is first loaded\n");
 }
 
 void explain_add_short_transform(const struct plan *plan, struct strbuf *out)
