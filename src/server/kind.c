@@ -40,15 +40,6 @@ const struct kind kinds[] = {
     [JOB_RESPONSE_CANCEL] = { "cancel-", .read = responses_cancel },
 };
 
-bool translate_json(struct job *job, bool (*translate)(struct job *job, json_t *body))
-{
-    json_t *body = json_object();
-    bool ok = translate(job, body);
-    json_decref(ok ? job->json : body);
-    job->json = ok ? body : job->json;
-    return ok;
-}
-
 // Replaces a name where a sentence has it in quotes.
 static void rename_quoted(struct api_error *err, const struct field_name *name)
 {

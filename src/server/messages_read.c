@@ -48,9 +48,7 @@ static json_t *description_of(const json_t *tool)
     strbuf_add(&text, json_string_value(description), json_string_length(description));
     strbuf_add_text(&text, "\nExamples of its input: ");
     api_dump(examples, &text);
-    json_t *all = json_stringn(text.data, text.len);
-    strbuf_free(&text);
-    return all;
+    return translate_text(&text);
 }
 
 static json_t *translate_tool(const json_t *tool, size_t index, struct api_error *err)
@@ -116,9 +114,7 @@ static bool translate_choice(struct job *job, json_t *body)
                         "\"tool_choice\" is an object of type auto, any, none, or tool with a name");
     if (!fields_read_bool(choice, "disable_parallel_tool_use", &one, &job->error))
         return fields_fail_within("tool_choice", &job->error);
-    json_t *value = type == TOOL ? json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name)
-                                 : json_string(own[type]);
-    json_object_set_new(body, "tool_choice", value);
+    json_object_set_new(body, "tool_choice", type == TOOL ? translate_named_tool(name) : json_string(own[type]));
     json_object_set_new(body, "parallel_tool_calls", json_boolean(!one));
     return true;
 }
@@ -163,10 +159,7 @@ static bool translate_format(struct job *job, const json_t *format, const char *
     if (!field_is(format, "type", "json_schema") || !json_is_object(schema))
         return api_fail(&job->error, 400, field, "the format in \"%s\" is an object of type json_schema with a schema",
                         field);
-    json_object_set_new(body, "response_format",
-                        json_pack("{s:s, s:{s:s, s:b, s:O}}", "type", "json_schema", "json_schema", "name", "output",
-                                  "strict", 1, "schema", schema));
-    return true;
+    return json_object_set_new(body, "response_format", translate_schema("output", schema)) == 0;
 }
 
 // Templates that read an effort know three degrees.
@@ -253,8 +246,8 @@ static bool copy_fields(struct job *job, json_t *body)
 // An assistant's message at the end is the beginning of the answer (prefill), unless it waits for results of calls.
 static void continue_last(json_t *body, const json_t *messages)
 {
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    if (!field_is(last, "role", "assistant") || json_object_get(last, "tool_calls"))
+    const json_t *last = translate_last(messages, "assistant");
+    if (!last || json_object_get(last, "tool_calls"))
         return;
     json_object_set_new(body, "continue_final_message", json_true());
     json_object_set_new(body, "add_generation_prompt", json_false());

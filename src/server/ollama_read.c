@@ -151,9 +151,7 @@ static bool translate_format(struct job *job, json_t *body)
     if (!json_is_object(format) && !(word && !strcmp(word, "json")))
         return api_fail(&job->error, 400, "format", "\"format\" is \"json\" or a JSON schema");
     json_object_set_new(body, "response_format",
-                        word ? json_pack("{s:s}", "type", "json_object")
-                             : json_pack("{s:s, s:{s:s, s:b, s:O}}", "type", "json_schema", "json_schema", "name",
-                                         "format", "strict", 1, "schema", format));
+                        word ? json_pack("{s:s}", "type", "json_object") : translate_schema("format", format));
     return true;
 }
 

@@ -4,7 +4,7 @@
 #include "server/responses.h"
 
 #include "server/check.h"
-#include "server/field_table.h"
+#include "server/translate.h"
 
 // ---- tools --------------------------------------------------------------------------------------------------------
 
@@ -179,9 +179,7 @@ static bool read_choice(struct job *job, json_t *chat)
         return false;
     if (!json_is_string(name))
         return api_fail(&job->error, 400, "tool_choice", "a function in \"tool_choice\" has a \"name\"");
-    return json_object_set_new(chat, "tool_choice",
-                               json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name))
-        == 0;
+    return json_object_set_new(chat, "tool_choice", translate_named_tool(name)) == 0;
 }
 
 bool responses_read_tools(struct job *job, json_t *chat) { return read_list(job, chat) && read_choice(job, chat); }

@@ -27,7 +27,16 @@ extern const struct field_name ollama_field_names[];
 bool llama_apply_template(struct job *job); // read
 bool llama_translate_completion(struct job *job);
 
+// ---- what a chat consists of; all are new references
+
 // Puts what a translation makes in the place of job->json. False: it is refused.
 bool translate_json(struct job *job, bool (*translate)(struct job *job, json_t *body));
+json_t *translate_text(struct strbuf *text);                      // which is freed
+json_t *translate_last(const json_t *messages, const char *role); // borrowed; NULL: the last one has another role
+json_t *translate_part(json_t *text);                             // of a content
+void translate_call(json_t *message, json_t *id, json_t *name, json_t *arguments);  // one more of a message
+void translate_result(json_t *messages, json_t *id, json_t *content, json_t *name); // content: taken; name: or NULL
+json_t *translate_schema(const char *name, const json_t *schema);                   // a response_format
+json_t *translate_named_tool(const json_t *name);                                   // a tool_choice
 
 #endif
