@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
+#include "base/clock.h"
 #include "server/answer.h"
 #include "server/cors.h"
 #include "server/kind.h"
@@ -17,14 +18,14 @@ static void reply(struct server *server, struct job *job, struct bytes body)
 {
     struct http_exchange *exchange = job->exchange;
     end_exchange(job);
-    route_reply(server, exchange, job->path, 200, "application/json", body, worker_now() - job->arrived);
+    route_reply(server, exchange, job->path, 200, "application/json", body, clock_now() - job->arrived);
 }
 
 static void reply_error(struct server *server, struct job *job, const struct api_error *err)
 {
     struct http_exchange *exchange = job->exchange;
     end_exchange(job);
-    route_reply_error(server, exchange, job->path, job->style, err, worker_now() - job->arrived);
+    route_reply_error(server, exchange, job->path, job->style, err, clock_now() - job->arrived);
 }
 
 static void open_stream(struct server *server, struct job *job)
@@ -47,7 +48,7 @@ static void open_stream(struct server *server, struct job *job)
 static void close_stream(struct server *server, struct job *job, bool cut)
 {
     struct http_exchange *exchange = job->exchange;
-    route_count(server, exchange, job->path, 200, worker_now() - job->arrived);
+    route_count(server, exchange, job->path, 200, clock_now() - job->arrived);
     end_exchange(job);
     if (cut)
         http_stream_cut(exchange);
@@ -134,7 +135,7 @@ static void log_job(const struct server *server, const struct job *job)
         { "cached", LOG_COUNT, .number = cached },
         { "queue", LOG_SECONDS, .number = usage && usage->admitted ? usage->admitted - usage->arrived : 0 },
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
-        { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
+        { "total", LOG_SECONDS, .number = clock_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
         { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
         { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },

@@ -3,6 +3,7 @@
 // read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "server/cors.h"
 #include "server/grammar_cache.h"
@@ -278,7 +279,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
     job->tenant = server->options->share_prefix_cache ? NULL : job->owner;
     job->response_store = &server->responses;
     keep_target(job, route, exchange);
-    job->arrived = worker_now();
+    job->arrived = clock_now();
     http_set_owner(exchange, job);
     job->next = server->jobs;
     if (job->next)

@@ -39,9 +39,9 @@ void translate_call(json_t *message, json_t *id, json_t *name, json_t *arguments
 
 void translate_result(json_t *messages, json_t *id, json_t *content, json_t *name)
 {
-    json_array_append_new(messages,
-                          json_pack("{s:s, s:O, s:o, s:O*}", "role", "tool", "tool_call_id", id, "content", content,
-                                    "name", name));
+    json_array_append_new(
+        messages,
+        json_pack("{s:s, s:O, s:o, s:O*}", "role", "tool", "tool_call_id", id, "content", content, "name", name));
 }
 
 // ---- its fields -----------------------------------------------------------------------------------------------------
