@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/observer.h"
 
-
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "kernel/minifloat.h"

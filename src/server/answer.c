@@ -138,6 +138,20 @@ void answer_write_failure(const struct job *job, const struct api_error *err, st
 
 // ---- taking in ----------------------------------------------------------------------------------------------------
 
+// The prompt as the beginning of a completion's text.
+static void add_echo(struct choice *choice)
+{
+    const struct prompt *prompt = choice->prompt;
+    struct strbuf text = { 0 };
+    struct detokenizer detokenizer = { .tokenizer = choice->job->api->tokenizer };
+    strbuf_add(&text, prompt->text.data, prompt->text.len);
+    for (size_t i = 0; i < prompt->count && !prompt->text.data; i++)
+        detokenizer_add(&detokenizer, prompt->ids[i], &text);
+    detokenizer_finish(&detokenizer, &text);
+    parts_add_content(choice, strbuf_bytes(&text));
+    strbuf_free(&text);
+}
+
 static void take_text(struct choice *choice)
 {
     if (kind_is_chat(choice->job)) {
@@ -145,7 +159,7 @@ static void take_text(struct choice *choice)
         return;
     }
     if (choice->job->params.echo && !choice->begun)
-        answer_completion_echo(choice);
+        add_echo(choice);
     choice->begun = true;
     parts_add_content(choice, strbuf_bytes(&choice->delivered.text));
 }

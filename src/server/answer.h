@@ -65,7 +65,8 @@ void openai_end(const struct job *job, struct strbuf *out);
 
 // Logprobs are one object of one list (chat) or several parallel ones (completions).
 const struct answer_list *answer_lists(const struct job *job, int *count); // none are asked for: *count is 0
-extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4], answer_ids_list;
+extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4], answer_ids_list,
+    answer_prompt_ids_list;
 
 // A token's own bytes, whatever stands around it.
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
@@ -80,7 +81,5 @@ extern const char *const answer_chat_reasoning_keys[2];                        /
 bool answer_chat_delta(struct choice *choice, struct strbuf *out);             // false: nothing is new, and it wrote {}
 bool answer_chat_is_silent(struct choice *choice);                             // calls and no content: it is null
 void answer_chat_write_calls(const struct choice *choice, struct strbuf *out); // ,"tool_calls": ..., if there are any
-
-void answer_completion_echo(struct choice *choice); // the prompt as the beginning of its text
 
 #endif

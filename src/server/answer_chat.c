@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas, tool calls and logprobs.
+// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas and tool calls.
 #include "server/answer.h"
 #include "server/json_writer.h"
 #include "server/parts.h"
@@ -92,38 +92,3 @@ void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
     }
     strbuf_add_text(out, choice->call_count ? "]" : "");
 }
-
-// ---- logprobs -----------------------------------------------------------------------------------------------------
-
-// Writes an entry without its closing brace.
-static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
-{
-    struct strbuf token = { 0 }, name = { 0 };
-    answer_token_bytes(job->api, id, &token);
-    answer_token_name(job, id, &name);
-    json_write(out, "{\"token\":%b,\"logprob\":", strbuf_bytes(&name));
-    json_write_logprob(out, logprob);
-    strbuf_add_text(out, ",\"bytes\":[");
-    for (size_t i = 0; i < token.len; i++)
-        json_write(out, i ? ",%d" : "%d", (unsigned char)token.data[i]);
-    strbuf_add_byte(out, ']');
-    strbuf_free(&token);
-    strbuf_free(&name);
-}
-
-static void write_entry(struct choice *choice, int index, struct strbuf *out)
-{
-    const struct output *output = &choice->answer;
-    const struct answer_token *token = &output->tokens[index];
-    write_logprob(choice->job, token->id, token->logprob, out);
-    strbuf_add_text(out, ",\"top_logprobs\":[");
-    for (int i = 0; i < token->top_count; i++) {
-        const struct nibble_candidate *likely = &output->tops[token->top_first + i];
-        strbuf_add_text(out, i ? "," : "");
-        write_logprob(choice->job, likely->id, likely->logprob, out);
-        strbuf_add_byte(out, '}');
-    }
-    strbuf_add_text(out, "]}");
-}
-
-const struct answer_list answer_chat_lists[1] = { { "\"content\":[", "]", write_entry, true } };

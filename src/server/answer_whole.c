@@ -5,21 +5,6 @@
 #include "server/json_writer.h"
 #include "server/parts.h"
 
-void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
-{
-    struct detokenizer detokenizer = { .tokenizer = api->tokenizer, .started = true };
-    detokenizer_add(&detokenizer, id, out);
-    detokenizer_finish(&detokenizer, out);
-}
-
-void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
-{
-    if (job->params.tokens_as_ids)
-        strbuf_add_format(out, "token_id:%d", id);
-    else
-        answer_token_bytes(job->api, id, out);
-}
-
 // ---- what chunks have, too ----------------------------------------------------------------------------------------
 
 void answer_open(const struct job *job, bool chunk, struct strbuf *out)
@@ -82,30 +67,6 @@ void answer_write_finish(const struct choice *choice, bool finished, struct strb
     json_write(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_word(choice));
     write_stop_reason(choice, out);
 }
-
-const struct answer_list *answer_lists(const struct job *job, int *count)
-{
-    bool chat = kind_is_chat(job);
-    *count = job->params.request.top_logprobs < 0 ? 0
-        : chat                                    ? 1
-                                                  : sizeof answer_completion_lists / sizeof(struct answer_list);
-    return chat ? answer_chat_lists : answer_completion_lists;
-}
-
-void answer_write_id(int32_t id, struct strbuf *out) { strbuf_add_format(out, "%d", id); }
-
-static void write_own_id(struct choice *choice, int index, struct strbuf *out)
-{
-    answer_write_id(choice->answer.tokens[index].id, out);
-}
-
-static void write_prompt_id(struct choice *choice, int index, struct strbuf *out)
-{
-    answer_write_id(choice->prompt->ids[index], out);
-}
-
-const struct answer_list answer_ids_list = { ",\"token_ids\":[", "]", write_own_id };
-static const struct answer_list prompt_ids_list = { ",\"prompt_token_ids\":[", "]", write_prompt_id };
 
 // ---- the steps of an entry of "choices" ---------------------------------------------------------------------------
 
@@ -183,7 +144,7 @@ static bool write_ids(struct job *job, struct choice *choice, struct strbuf *out
 static bool write_prompt_ids(struct job *job, struct choice *choice, struct strbuf *out)
 {
     return !job->params.return_token_ids
-        || answer_write_list(&prompt_ids_list, choice, 0, (int)choice->prompt->count, out);
+        || answer_write_list(&answer_prompt_ids_list, choice, 0, (int)choice->prompt->count, out);
 }
 
 static bool write_choice_end(struct job *job, struct choice *choice, struct strbuf *out)

@@ -14,6 +14,7 @@
 #define SERVER_JOB_H
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "base/memory.h"
 #include "server/budget.h"
@@ -217,7 +218,7 @@ struct job {
     bool touched;         // in this step
 
     // Under the mailbox's lock.
-    struct job *next_in_mailbox;
+    STAILQ_ENTRY(job) in_mailbox_list;
     bool in_mailbox, over_in_mailbox; // over: the worker and the reader have released it
     bool sent_to_writer;              // by a reader or the worker: the writer may look at it
     bool written;                     // the writer has released it, too
@@ -240,7 +241,7 @@ struct job {
     atomic_bool stalled;        // the writer waits for the socket
 
     // Under the outbox's lock.
-    struct job *next_outgoing;
+    STAILQ_ENTRY(job) in_outbox_list;
     struct strbuf outgoing;
     bool in_outbox, over_outgoing;
 
@@ -251,6 +252,8 @@ struct job {
     size_t sending_bytes;           // given to the socket, and not taken by the client yet
     struct job *next, *previous;    // of all
 };
+
+STAILQ_HEAD(job_queue, job);
 
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
