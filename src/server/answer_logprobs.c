@@ -184,7 +184,8 @@ const struct answer_list *answer_lists(const struct job *job, int *count)
 // ---- of a prompt ----------------------------------------------------------------------------------------------------
 
 // For each token but the first a table of itself and the likeliest, keyed by id, with logprob, rank and text.
-static void write_prompt_entry(const struct job *job, int32_t id, float logprob, int rank, bool first, struct strbuf *out)
+static void write_prompt_entry(const struct job *job, int32_t id, float logprob, int rank, bool first,
+                               struct strbuf *out)
 {
     struct strbuf text = { 0 };
     answer_token_bytes(job->api, id, &text);

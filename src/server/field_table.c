@@ -48,7 +48,7 @@ const struct field field_table[] = {
     { "suffix", ON_COMPLETION, FIELD_READ }, // where the model has tokens of fill in the middle
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
-    { "truncate_prompt_tokens", GENERATE, FIELD_READ },
+    { "truncate_prompt_tokens", GENERATE, FIELD_INT, AT(truncate_prompt), -1, INT32_MAX },
     { "truncation_side", GENERATE, FIELD_READ },
     { "priority", SAMPLE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", SAMPLE, FIELD_READ },
@@ -56,7 +56,7 @@ const struct field field_table[] = {
     // ---- sampling
     { "temperature", SAMPLE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
     { "top_p", SAMPLE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
-    { "top_k", SAMPLE, FIELD_READ },
+    { "top_k", SAMPLE, FIELD_INT, SAMPLING(top_k), -1, INT32_MAX }, // -1 and 0 are both off
     { "min_p", SAMPLE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
     { "repeat_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // llama-server's name
     { "repetition_penalty", SAMPLE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
@@ -77,7 +77,7 @@ const struct field field_table[] = {
     { "dynatemp_exponent", GENERATE, FIELD_REAL, SAMPLING(dynatemp_exponent), 0, 100 },
     { "xtc_probability", GENERATE, FIELD_REAL, SAMPLING(xtc_probability), 0, 1 },
     { "xtc_threshold", GENERATE, FIELD_REAL, SAMPLING(xtc_threshold), 0, 1 },
-    { "mirostat", GENERATE, FIELD_READ },
+    { "mirostat", GENERATE, FIELD_INT, SAMPLING(mirostat), 0, 2 },
     { "mirostat_tau", GENERATE, FIELD_REAL, SAMPLING(mirostat_tau), 0, 100 },
     { "mirostat_eta", GENERATE, FIELD_REAL, SAMPLING(mirostat_eta), 0, 1 },
     { "min_keep", GENERATE, FIELD_INT, SAMPLING(min_keep), 0, INT32_MAX },

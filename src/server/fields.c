@@ -306,31 +306,23 @@ static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body,
     return true;
 }
 
-static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
+static void settle_top(struct nibble_sampling *sampling)
 {
-    int64_t top_k = sampling->top_k;
-    if (!fields_read_int(body, "top_k", -1, INT32_MAX, &top_k, err)) // -1 and 0 are both off
-        return false;
-    sampling->top_k = top_k > 0 ? (int)top_k : 0;
+    sampling->top_k = sampling->top_k > 0 ? sampling->top_k : 0;
     if (sampling->top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
         sampling->top_k = 1;
         sampling->top_p = 1;
     }
-    return true;
 }
 
-static bool read_truncation(struct request_params *params, const json_t *body, struct api_error *err)
+static bool read_truncation_side(struct request_params *params, const json_t *body, struct api_error *err)
 {
-    static const char count_name[] = "truncate_prompt_tokens", side_name[] = "truncation_side";
-    int64_t count = 0;
-    const char *side = NULL;
-    if (!fields_read_int(body, count_name, -1, INT32_MAX, &count, err)
-        || !fields_read_text(body, side_name, &side, err))
-        return false;
-    params->truncate_prompt = (int)count;
-    params->truncate_right = side && !strcmp(side, "right");
-    return !side || params->truncate_right || !strcmp(side, "left")
-        || api_fail(err, 400, side_name, "\"%s\" is left or right", side_name);
+    static const char *const sides[] = { "left", "right", NULL };
+    const char *text = NULL;
+    int side = field_word(body, "truncation_side", sides);
+    params->truncate_right = side == 1;
+    return fields_read_text(body, "truncation_side", &text, err)
+        && (!text || side >= 0 || api_fail(err, 400, "truncation_side", "\"truncation_side\" is left or right"));
 }
 
 static bool read_salt(struct nibble_request *request, const json_t *body, struct api_error *err)
@@ -373,11 +365,12 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     for (size_t i = 0; i < field_count; i++)
         if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &cause))
             return api_fail_field(err, field_table[i].name, &cause);
+    settle_top(&request->sampling);
     return read_separate_reasoning(params, body, err) && read_stream_options(params, body, err)
         && read_logprobs(&request->top_logprobs, body, chat, err) && read_seed(&request->sampling.seed, api, body, err)
-        && read_top_k(&request->sampling, body, err) && read_truncation(params, body, err)
-        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
-        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
+        && read_truncation_side(params, body, err) && read_salt(request, body, err) && read_stops(params, body, err)
+        && read_stop_ids(params, api, body, err) && read_bias(request, api, body, err)
+        && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)

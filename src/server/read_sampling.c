@@ -205,13 +205,9 @@ static bool read_windows(struct nibble_sampling *sampling, const json_t *body, s
     return true;
 }
 
-static bool read_mirostat(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
+static bool check_mirostat(const struct nibble_sampling *sampling, struct api_error *err)
 {
-    int64_t version = sampling->mirostat;
-    if (!fields_read_int(body, "mirostat", 0, 2, &version, err))
-        return false;
-    sampling->mirostat = (int)version;
-    return version != 1
+    return sampling->mirostat != 1
         || api_fail_code(err, 400, "mirostat", "unsupported_value",
                          "\"mirostat\" is not supported with this value; 0 is off and 2 is its second version");
 }
@@ -271,7 +267,7 @@ bool fields_read_sampling(struct nibble_request *request, const struct api *api,
 {
     struct nibble_sampling *sampling = &request->sampling;
     sampling->top_n_sigma = sampling->top_n_sigma > 0 ? sampling->top_n_sigma : 0; // below 0 is off, too
-    return read_windows(sampling, body, err) && read_mirostat(sampling, body, err) && read_order(sampling, body, err)
+    return read_windows(sampling, body, err) && check_mirostat(sampling, err) && read_order(sampling, body, err)
         && read_breakers(request, api, body, err) && read_bad_words(request, api, body, err)
         && read_allowed(request, api, body, err);
 }

@@ -24,8 +24,9 @@ struct route {
     const char *suffix;   // and ends with this; NULL: as it likes
     enum api_style style; // of errors
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
-    enum job_kind kind;                         // of handle_job
-    json_t *(*describe)(const struct api *api); // of handle_description
+    enum job_kind kind;                                             // of handle_job
+    json_t *(*describe)(const struct api *api);                     // of handle_description
+    bool (*is_well)(struct server *server, char *why, size_t size); // of handle_health
 };
 
 static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange);
@@ -130,24 +131,13 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
-static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
-                         bool (*is_well)(struct server *server, char *why, size_t size))
+// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
+static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     char why[256] = "";
     watch_observe(server);
-    int status = is_well(server, why, sizeof why) ? 200 : 503;
+    int status = route->is_well(server, why, sizeof why) ? 200 : 503;
     route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
-}
-
-// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
-static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_health(server, route, exchange, watch_ready);
-}
-
-static void handle_live(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_health(server, route, exchange, watch_live);
 }
 
 static void handle_description(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -300,15 +290,15 @@ void route_gone(void *context, struct http_exchange *exchange)
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .any_host = true, .handle = handle_ready },
-    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_ready },
-    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_live },
+    { "GET", "/health", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
+    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
+    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_live },
     { "GET", "/version", .open = true, .handle = handle_description, .describe = describe_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },
     { "GET", "/v1/models/", .more = true, .handle = handle_model },
     { "GET", "/v1/plan", .handle = handle_plan },
-    { "GET", "/v1/health", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/v1/health", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
     { "GET", "/props", .handle = handle_description, .describe = describe_props },
     { "GET", "/slots", .handle = handle_slots },
     { "POST", "/apply-template", .handle = handle_job, .kind = JOB_APPLY_TEMPLATE },
