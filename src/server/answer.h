@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer.h: serialises answers as JSON: server-sent events where the client streams, one object at the end where
-// it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither memory nor other answers
-// wait for a long one. Runs on the writer's thread.
+// server/answer.h: serialises answers as JSON: server-sent events where the client streams, one object at the end
+// where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither memory nor other
+// answers wait for a long one. Runs on the writer's thread.
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
 
@@ -28,7 +28,7 @@ void answer_write_failure(const struct job *job, const struct api_error *err, st
 // A text without its quotes, from *at on.
 bool answer_write_text(struct bytes all, size_t *at, struct strbuf *out);
 
-// Steps one behind the other, the cursor's `step` is the next one's index; each begins with cursor.at and cursor.list 0.
+// Steps one behind the other: cursor.step is the index of the next one, which begins with cursor.at and cursor.list 0.
 typedef bool (*answer_step)(struct job *job, struct choice *choice, struct strbuf *out);
 bool answer_write_steps(struct job *job, struct choice *choice, const answer_step *steps, int count,
                         struct strbuf *out);

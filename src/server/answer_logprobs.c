@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_logprobs.c: the lists of tokens in answers: ids, and logprobs in the form of a chat, of a completion and
-// of a prompt (vLLM's prompt_logprobs).
+// server/answer_logprobs.c: the lists of tokens in answers: ids, and logprobs in the form of a chat, of a completion
+// and of a prompt (vLLM's prompt_logprobs).
 #include "base/utf8.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
@@ -81,7 +81,7 @@ static size_t count_characters(struct bytes text)
     return count;
 }
 
-// ---- of a completion: four lists side by side ----------------------------------------------------------------------------
+// ---- of a completion: four lists side by side ----------------------------------------------------------------------
 
 static void write_token(struct choice *choice, int index, struct strbuf *out)
 {

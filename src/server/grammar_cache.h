@@ -16,7 +16,7 @@ void grammar_cache_close(struct grammar_cache *cache);
 
 uint64_t grammar_cache_compiled(struct grammar_cache *cache); // how many had to be, so far
 
-// What is compiled: JSON (a schema, a structural tag, a list of tools) or a text (a pattern, a grammar).
+// A source to compile: JSON (a schema, a structural tag, a list of tools) or a text (a pattern, a grammar).
 struct grammar_source {
     enum { GRAMMAR_SCHEMA, GRAMMAR_COMPACT_SCHEMA, GRAMMAR_PATTERN, GRAMMAR_TEXT, GRAMMAR_TAG, GRAMMAR_TOOLS } kind;
     const json_t *json;

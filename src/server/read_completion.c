@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_completion.c: reads /v1/completions: a text, a list of them, token ids, or a list of lists of token ids; and
-// llama-server's /infill: a prefix, a suffix, other files of the project, and what the middle begins with.
+// server/read_completion.c: reads /v1/completions: a text, a list of them, token ids, or a list of lists of token ids;
+// and llama-server's /infill: a prefix, a suffix, other files of the project, and what the middle begins with.
 #include <stdlib.h>
 
 #include "base/memory.h"

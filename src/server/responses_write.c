@@ -40,7 +40,7 @@ enum response_status responses_final_status(const struct job *job)
     return answer->reason == NIBBLE_FINISH_LENGTH ? RESPONSE_INCOMPLETE : RESPONSE_COMPLETED;
 }
 
-// What stands before the text: in an item, and in its content.
+// Members that stand before the text: in an item, and in its content.
 static const struct {
     const char *item, *content;
 } openings[] = {
