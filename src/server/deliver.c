@@ -2,7 +2,6 @@
 // server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
 #include "base/clock.h"
 #include "server/answer.h"
-#include "server/cors.h"
 #include "server/kind.h"
 #include "server/serve.h"
 

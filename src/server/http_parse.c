@@ -333,3 +333,41 @@ int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes 
     }
     return 0;
 }
+
+// ---- URLs ------------------------------------------------------------------------------------------------------------
+
+static void add_unescaped(struct strbuf *out, struct bytes text, bool plus_is_space)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool escaped = text.data[i] == '%' && i + 2 < text.len && bytes_hex_digit(text.data[i + 1]) >= 0
+            && bytes_hex_digit(text.data[i + 2]) >= 0;
+        int code = escaped ? bytes_hex_digit(text.data[i + 1]) * 16 + bytes_hex_digit(text.data[i + 2]) : text.data[i];
+        strbuf_add_byte(out, !escaped && plus_is_space && code == '+' ? ' ' : (char)code);
+        i += escaped ? 2 : 0;
+    }
+}
+
+void http_add_unescaped(struct strbuf *out, struct bytes text) { add_unescaped(out, text, false); }
+
+// Takes what is before the first `mark`, or all of it, off the front of *text.
+static struct bytes take_until(struct bytes *text, char mark)
+{
+    struct bytes taken = *text;
+    if (!split(*text, mark, &taken, text))
+        *text = (struct bytes){ 0 };
+    return taken;
+}
+
+bool http_query_next(struct bytes *query, struct strbuf *name, struct strbuf *value)
+{
+    struct bytes pair = { 0 };
+    while (!pair.len && query->len)
+        pair = take_until(query, '&');
+    if (!pair.len)
+        return false;
+    struct bytes key = take_until(&pair, '=');
+    name->len = value->len = 0;
+    add_unescaped(name, key, true);
+    add_unescaped(value, pair, true);
+    return true;
+}

@@ -11,7 +11,7 @@
 #include "format/json.h"
 #include "server/admission.h"
 #include "server/json_writer.h"
-#include "server/query.h"
+#include "server/http_parse.h"
 #include "server/reader.h"
 
 // ---- for new requests ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ static bool read_query(struct job *job,
     struct bytes query = job->query;
     struct strbuf name = { 0 }, value = { 0 };
     bool ok = true;
-    while (ok && query_next(&query, &name, &value))
+    while (ok && http_query_next(&query, &name, &value))
         ok = read(job, strbuf_text(&name), strbuf_text(&value), context);
     strbuf_free(&name);
     strbuf_free(&value);

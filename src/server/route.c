@@ -5,10 +5,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "server/cors.h"
 #include "server/grammar_cache.h"
 #include "server/describe.h"
-#include "server/query.h"
+#include "server/http_parse.h"
 #include "server/serve.h"
 
 extern const char page_html[]; // web/index.html, put into the program by the build
@@ -181,7 +180,7 @@ static void handle_model(struct server *server, const struct route *route, struc
     const struct api *api = &server->served.api;
     struct strbuf name = { 0 };
     struct api_error err;
-    query_add_unescaped(&name, target_of(route, exchange));
+    http_add_unescaped(&name, target_of(route, exchange));
     if (api_has_model(api, strbuf_bytes(&name))) {
         reply_json(server, route, exchange, describe_model(api, strbuf_text(&name), style_of(route, exchange)));
     } else {
@@ -244,7 +243,7 @@ static void keep_target(struct job *job, const struct route *route, const struct
     struct strbuf target = { 0 };
     struct bytes query = http_query(exchange);
     if (route->more)
-        query_add_unescaped(&target, target_of(route, exchange));
+        http_add_unescaped(&target, target_of(route, exchange));
     job->target = (struct bytes){ arena_text(&job->kept, strbuf_text(&target), target.len), target.len };
     job->query = (struct bytes){ arena_text(&job->kept, query.len ? query.data : "", query.len), query.len };
     strbuf_free(&target);
