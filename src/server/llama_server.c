@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/llama_server.c: /apply-template and /completion of llama.cpp's llama-server, and the answers of /infill.
-#include "server/translate.h"
-
-#include "format/json.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
 #include "server/parts.h"
 #include "server/read.h"
+#include "server/translate.h"
 
 bool llama_apply_template(struct job *job)
 {

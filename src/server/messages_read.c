@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/messages_read.c: Anthropic's /v1/messages rewritten as a chat: tools, tool_choice, thinking, structured
 // outputs and the sampling fields.
-#include <stdlib.h>
-
-#include "base/memory.h"
-#include "format/json.h"
-#include "server/json_writer.h"
-#include "server/translate.h"
 #include "server/read.h"
+#include "server/translate.h"
 
 const struct field_name messages_field_names[] = {
     { "stop", "stop_sequences" },

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "format/json.h"
 #include "server/translate.h"
 
 const struct field_name ollama_field_names[] = {

@@ -2,7 +2,6 @@
 // server/read_format.c: reads structured outputs under all their names: response_format (OpenAI, and with
 // llama-server's `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema
 // and regex, grammars as text (llama-server's grammar, SGLang's ebnf) and structural tags.
-#include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
 #include "server/grammar_cache.h"
