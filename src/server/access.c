@@ -141,7 +141,7 @@ const unsigned char *access_find_key(const struct access *access, struct bytes a
     return found;
 }
 
-// ---- pages of other origins -----------------------------------------------------------------------------------------
+// ---- pages of other origins ---------------------------------------------------------------------------------------
 
 // A browser's own word that the page is this server's counts where a proxy in between has changed the host: pages
 // cannot set that header.

@@ -20,7 +20,7 @@ void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
         answer_token_bytes(job->api, id, out);
 }
 
-// ---- ids ------------------------------------------------------------------------------------------------------------
+// ---- ids ----------------------------------------------------------------------------------------------------------
 
 void answer_write_id(int32_t id, struct strbuf *out) { strbuf_add_format(out, "%d", id); }
 
@@ -37,7 +37,7 @@ static void write_prompt_id(struct choice *choice, int index, struct strbuf *out
 const struct answer_list answer_ids_list = { ",\"token_ids\":[", "]", write_own_id };
 const struct answer_list answer_prompt_ids_list = { ",\"prompt_token_ids\":[", "]", write_prompt_id };
 
-// ---- of a chat ------------------------------------------------------------------------------------------------------
+// ---- of a chat ----------------------------------------------------------------------------------------------------
 
 // Writes an entry without its closing brace.
 static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
@@ -81,7 +81,7 @@ static size_t count_characters(struct bytes text)
     return count;
 }
 
-// ---- of a completion: four lists side by side ----------------------------------------------------------------------
+// ---- of a completion: four lists side by side ---------------------------------------------------------------------
 
 static void write_token(struct choice *choice, int index, struct strbuf *out)
 {
@@ -181,7 +181,7 @@ const struct answer_list *answer_lists(const struct job *job, int *count)
     return chat ? answer_chat_lists : answer_completion_lists;
 }
 
-// ---- of a prompt ----------------------------------------------------------------------------------------------------
+// ---- of a prompt --------------------------------------------------------------------------------------------------
 
 // For each token but the first a table of itself and the likeliest, keyed by id, with logprob, rank and text.
 static void write_prompt_entry(const struct job *job, int32_t id, float logprob, int rank, bool first,

@@ -15,7 +15,7 @@ json_t *describe_version(const struct api *api)
     return json_pack("{s:s}", "version", nibble_version());
 }
 
-// ---- models of OpenAI and Anthropic --------------------------------------------------------------------------------
+// ---- models of OpenAI and Anthropic -------------------------------------------------------------------------------
 
 static json_t *openai_card(const struct api *api, const char *name)
 {
@@ -49,7 +49,7 @@ json_t *describe_models(const struct api *api, enum api_style style)
                                   : json_pack("{s:s, s:o}", "object", "list", "data", cards);
 }
 
-// ---- llama-server ---------------------------------------------------------------------------------------------------
+// ---- llama-server -------------------------------------------------------------------------------------------------
 
 static json_t *sampling_of(const struct api *api)
 {
@@ -97,7 +97,7 @@ json_t *describe_slots(const struct api *api, int running)
     return slots;
 }
 
-// ---- Ollama ---------------------------------------------------------------------------------------------------------
+// ---- Ollama -------------------------------------------------------------------------------------------------------
 
 // Plugins compare it with the version of Ollama that they need: that of the API that is spoken here.
 static const char api_version[] = "0.13.0";
@@ -205,7 +205,7 @@ bool describe_show(struct job *job)
     return false;
 }
 
-// ---- the tokenizer --------------------------------------------------------------------------------------------------
+// ---- the tokenizer ------------------------------------------------------------------------------------------------
 
 static json_t *plain(const json_t *value);
 

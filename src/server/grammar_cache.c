@@ -53,7 +53,7 @@ uint64_t grammar_cache_compiled(struct grammar_cache *cache)
     return compiled;
 }
 
-// ---- entries, under the lock ----------------------------------------------------------------------------------------
+// ---- entries, under the lock ---------------------------------------------------------------------------------------
 
 static struct grammar *find(struct grammar_cache *cache, const uint8_t *key)
 {
@@ -98,7 +98,7 @@ static void keep(struct grammar_cache *cache, const uint8_t *key, struct grammar
     cache->bytes += bytes;
 }
 
-// ---- all of it ------------------------------------------------------------------------------------------------------
+// ---- all of it -----------------------------------------------------------------------------------------------------
 
 static struct grammar *compile(const struct grammar_source *source, struct error *err)
 {

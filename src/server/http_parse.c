@@ -334,7 +334,7 @@ int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes 
     return 0;
 }
 
-// ---- URLs ------------------------------------------------------------------------------------------------------------
+// ---- URLs ---------------------------------------------------------------------------------------------------------
 
 static void add_unescaped(struct strbuf *out, struct bytes text, bool plus_is_space)
 {

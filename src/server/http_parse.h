@@ -62,8 +62,8 @@ int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes 
 
 // Decodes percent-encoding in a path: %2F is a slash.
 void http_add_unescaped(struct strbuf *out, struct bytes text);
-// Takes the next NAME=VALUE off the front of a URL's query, decoded (application/x-www-form-urlencoded). False: there is
-// none.
+// Takes the next NAME=VALUE off the front of a URL's query (application/x-www-form-urlencoded), decoded. False: there
+// is none.
 bool http_query_next(struct bytes *query, struct strbuf *name, struct strbuf *value);
 
 #endif

@@ -28,7 +28,7 @@ void responses_write_item_id(const struct job *job, enum part_kind kind, int ite
     strbuf_add_format(out, "\"%s%s_%d\"", id_prefixes[kind], digits_of(job), item);
 }
 
-// ---- what the object repeats of its request --------------------------------------------------------------------------
+// ---- what the object repeats of its request -----------------------------------------------------------------------
 
 enum echo_rule { ECHO_AS_IT_IS, ECHO_TEXT }; // ECHO_TEXT: only a string
 

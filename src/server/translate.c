@@ -17,7 +17,7 @@ json_t *translate_text(struct strbuf *text)
     return value;
 }
 
-// ---- the messages of a chat -----------------------------------------------------------------------------------------
+// ---- the messages of a chat ---------------------------------------------------------------------------------------
 
 json_t *translate_last(const json_t *messages, const char *role)
 {
@@ -44,7 +44,7 @@ void translate_result(json_t *messages, json_t *id, json_t *content, json_t *nam
         json_pack("{s:s, s:O, s:o, s:O*}", "role", "tool", "tool_call_id", id, "content", content, "name", name));
 }
 
-// ---- its fields -----------------------------------------------------------------------------------------------------
+// ---- its fields ---------------------------------------------------------------------------------------------------
 
 json_t *translate_schema(const char *name, const json_t *schema)
 {
