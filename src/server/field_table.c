@@ -390,7 +390,7 @@ int field_word(const json_t *object, const char *name, const char *const *words)
 
 bool field_is(const json_t *object, const char *name, const char *word)
 {
-    return field_word(object, name, (const char *const[]){ word, NULL }) == 0;
+    return field_word(object, name, WORDS(word)) == 0;
 }
 
 bool field_is_empty(const json_t *value)

@@ -271,8 +271,8 @@ static bool read_stream_options(struct request_params *params, const json_t *bod
         return true;
     if (!json_is_object(options) || !params->stream)
         return api_fail(err, 400, "stream_options", "\"stream_options\" is an object, and goes with \"stream\": true");
-    static const char *const words[] = { "include_usage", "continuous_usage_stats", "include_obfuscation", NULL };
-    return (fields_check_keys(options, "stream_options", words, err)
+    return (fields_check_keys(options, "stream_options",
+                              WORDS("include_usage", "continuous_usage_stats", "include_obfuscation"), err)
             && fields_read_bool(options, "include_usage", &params->include_usage, err)
             && fields_read_bool(options, "continuous_usage_stats", &params->continuous_usage, err))
         || fields_fail_within("stream_options", err);
@@ -317,9 +317,8 @@ static void settle_top(struct nibble_sampling *sampling)
 
 static bool read_truncation_side(struct request_params *params, const json_t *body, struct api_error *err)
 {
-    static const char *const sides[] = { "left", "right", NULL };
     const char *text = NULL;
-    int side = field_word(body, "truncation_side", sides);
+    int side = field_word(body, "truncation_side", WORDS("left", "right"));
     params->truncate_right = side == 1;
     return fields_read_text(body, "truncation_side", &text, err)
         && (!text || side >= 0 || api_fail(err, 400, "truncation_side", "\"truncation_side\" is left or right"));

@@ -65,7 +65,7 @@ void fields_add_ends(struct request_params *params, const int32_t *ids, int coun
 // Is `model` (absent or "": the default) one that is served?
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err);
 
-// An object whose keys are all among the words, which end with NULL: nothing in it is ignored.
+// An object whose keys are all among the WORDS: nothing in it is ignored.
 bool fields_check_keys(const json_t *object, const char *name, const char *const *words, struct api_error *err);
 
 // A list of token ids that the model knows, on the heap.

@@ -251,9 +251,8 @@ static bool add_content(struct conversation *conversation, enum role role, json_
 
 static bool add_message(struct conversation *conversation, const json_t *message)
 {
-    static const char *const keys[] = { "role", "content", NULL };
     struct api_error *err = &conversation->job->error;
-    if (!fields_check_keys(message, "messages", keys, err))
+    if (!fields_check_keys(message, "messages", WORDS("role", "content"), err))
         return false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (!field_is(message, "role", roles[i].name))

@@ -96,13 +96,13 @@ static bool translate_tools(struct job *job, json_t *body)
 static bool translate_choice(struct job *job, json_t *body)
 {
     enum { AUTO, ANY, NONE, TOOL };
-    static const char *const keys[] = { "type", "name", "disable_parallel_tool_use", NULL };
     static const char *const types[] = { "auto", "any", "none", "tool", NULL },
                              *const own[] = { "auto", "required", "none" };
     const json_t *choice = field_of(job->json, "tool_choice"), *name = json_object_get(choice, "name");
     int type = field_word(choice, "type", types);
     bool one = false;
-    if (!choice || !fields_check_keys(choice, "tool_choice", keys, &job->error))
+    if (!choice
+        || !fields_check_keys(choice, "tool_choice", WORDS("type", "name", "disable_parallel_tool_use"), &job->error))
         return !choice;
     if (type < 0 || (type == TOOL && !json_is_string(name)))
         return api_fail(&job->error, 400, "tool_choice",
@@ -120,13 +120,11 @@ static bool translate_choice(struct job *job, json_t *body)
 static bool translate_thinking(struct job *job, json_t *body)
 {
     enum { ENABLED, DISABLED };
-    static const char *const keys[] = { "type", "budget_tokens", "display", NULL };
-    static const char *const types[] = { "enabled", "disabled", "adaptive", "between_tools", NULL };
-    static const char *const displays[] = { "omitted", "summarized", NULL };
     const json_t *thinking = field_of(job->json, "thinking");
-    int type = field_word(thinking, "type", types), shown = field_word(thinking, "display", displays);
+    int type = field_word(thinking, "type", WORDS("enabled", "disabled", "adaptive", "between_tools")),
+        shown = field_word(thinking, "display", WORDS("omitted", "summarized"));
     int64_t budget = 0;
-    if (!thinking || !fields_check_keys(thinking, "thinking", keys, &job->error))
+    if (!thinking || !fields_check_keys(thinking, "thinking", WORDS("type", "budget_tokens", "display"), &job->error))
         return !thinking;
     if (type < 0 || (field_of(thinking, "display") && shown < 0))
         return api_fail(&job->error, 400, "thinking",
@@ -147,9 +145,8 @@ static bool translate_thinking(struct job *job, json_t *body)
 
 static bool translate_format(struct job *job, const json_t *format, const char *field, json_t *body)
 {
-    static const char *const keys[] = { "type", "schema", NULL };
     const json_t *schema = json_object_get(format, "schema");
-    if (!format || !fields_check_keys(format, field, keys, &job->error))
+    if (!format || !fields_check_keys(format, field, WORDS("type", "schema"), &job->error))
         return !format;
     if (!field_is(format, "type", "json_schema") || !json_is_object(schema))
         return api_fail(&job->error, 400, field, "the format in \"%s\" is an object of type json_schema with a schema",
@@ -161,14 +158,13 @@ static bool translate_format(struct job *job, const json_t *format, const char *
 static bool translate_output(struct job *job, json_t *body)
 {
     enum { HIGH = 2 };
-    static const char *const keys[] = { "format", "effort", NULL };
     static const char *const efforts[] = { "low", "medium", "high", "xhigh", "max", NULL };
     const json_t *config = field_of(job->json, "output_config");
     if (!translate_format(job, field_of(job->json, "output_format"), "output_format", body) || !config)
         return !job->error.status;
     if (!json_is_object(config))
         return api_fail(&job->error, 400, "output_config", "\"output_config\" is an object");
-    if (!fields_check_keys(config, "output_config", keys, &job->error)
+    if (!fields_check_keys(config, "output_config", WORDS("format", "effort"), &job->error)
         || !translate_format(job, field_of(config, "format"), "output_config", body))
         return false;
     int degree = field_word(config, "effort", efforts);
@@ -183,7 +179,6 @@ static bool translate_output(struct job *job, json_t *body)
 // Which earlier thoughts the prompt has is the template's matter; no other edit of a conversation is built.
 static bool check_context_management(struct job *job)
 {
-    static const char *const keys[] = { "edits", NULL };
     static const char thoughts[] = "clear_thinking_";
     const json_t *management = field_of(job->json, "context_management"), *edit;
     const json_t *edits = json_object_get(management, "edits");
@@ -192,7 +187,7 @@ static bool check_context_management(struct job *job)
         return true;
     if (!json_is_object(management))
         return api_fail(&job->error, 400, "context_management", "\"context_management\" is an object");
-    if (!fields_check_keys(management, "context_management", keys, &job->error))
+    if (!fields_check_keys(management, "context_management", WORDS("edits"), &job->error))
         return false;
     json_array_foreach (edits, index, edit) {
         const char *type = json_string_value(json_object_get(edit, "type"));

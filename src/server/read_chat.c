@@ -132,11 +132,10 @@ static bool fail_unknown_tool(struct job *job)
 // The name in {"type": "function", "function": {"name": ...}}; NULL: it is something else, which is refused.
 static const char *named_tool(struct job *job, const json_t *choice)
 {
-    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
     const json_t *function = function_of(choice);
     const char *name = json_string_value(json_object_get(function, "name"));
-    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
-        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+    if (!fields_check_keys(choice, "tool_choice", WORDS("type", "function"), &job->error)
+        || !fields_check_keys(function, "tool_choice", WORDS("name"), &job->error))
         return NULL;
     if (!name)
         fail_choice(job);
@@ -184,9 +183,8 @@ static bool read_allowed_tools(struct job *job, const json_t *choice)
 static bool read_tool_choice(struct job *job)
 {
     enum { NONE, AUTO, REQUIRED };
-    static const char *const words[] = { "none", "auto", "required", NULL };
     const json_t *choice = field_of(job->json, "tool_choice");
-    int word = field_word(job->json, "tool_choice", words);
+    int word = field_word(job->json, "tool_choice", WORDS("none", "auto", "required"));
     bool one = field_is(choice, "type", "function"), several = field_is(choice, "type", "allowed_tools");
     if (!choice || word == AUTO)
         return true;

@@ -125,18 +125,16 @@ static const struct {
 // the schema itself beside the type.
 static bool use_response_format(struct job *job, const json_t *format, struct answer_form *form)
 {
-    static const char *const words[] = { "type", "json_schema", "schema", NULL };
-    static const char *const schema_words[] = { "name", "description", "schema", "strict", NULL };
     const json_t *beside = field_of(format, "schema"), *own = json_object_get(format, "json_schema");
     for (size_t i = 0; i < sizeof typed_forms / sizeof *typed_forms; i++) {
-        const char *const typed_words[] = { "type", typed_forms[i].key, NULL };
         if (field_is(format, "type", typed_forms[i].type))
-            return (!typed_forms[i].key || fields_check_keys(format, form->field, typed_words, &job->error))
+            return (!typed_forms[i].key
+                    || fields_check_keys(format, form->field, WORDS("type", typed_forms[i].key), &job->error))
                 && typed_forms[i].use(job, typed_forms[i].key ? json_object_get(format, typed_forms[i].key) : format,
                                       form);
     }
-    if (!fields_check_keys(format, form->field, words, &job->error)
-        || !fields_check_keys(own, form->field, schema_words, &job->error))
+    if (!fields_check_keys(format, form->field, WORDS("type", "json_schema", "schema"), &job->error)
+        || !fields_check_keys(own, form->field, WORDS("name", "description", "schema", "strict"), &job->error))
         return false;
     bool any_object = field_is(format, "type", "json_object");
     if (!any_object && !field_is(format, "type", "json_schema"))

@@ -36,11 +36,10 @@ static bool read_switch(struct job *job, const char *name, struct asked *asked)
 static bool read_thinking(struct job *job, struct asked *asked)
 {
     const json_t *value = field_of(job->json, "thinking");
-    static const char *const words[] = { "type", NULL }, *const types[] = { "disabled", "enabled", NULL };
-    int type = field_word(value, "type", types);
+    int type = field_word(value, "type", WORDS("disabled", "enabled"));
     if (!json_is_object(value))
         return read_switch(job, "thinking", asked);
-    if (!fields_check_keys(value, "thinking", words, &job->error))
+    if (!fields_check_keys(value, "thinking", WORDS("type"), &job->error))
         return false;
     if (type < 0)
         return api_fail(&job->error, 400, "thinking",
@@ -64,14 +63,13 @@ static bool read_effort(struct job *job, const json_t *value, const char *field,
 static bool read_reasoning_object(struct job *job, struct asked *asked)
 {
     const json_t *value = field_of(job->json, "reasoning");
-    static const char *const words[] = { "effort", "enabled", "exclude", "max_tokens", NULL };
     bool enabled = false, exclude = false;
     int64_t most = job->max_reasoning_tokens;
     if (!value)
         return true;
     if (!json_is_object(value))
         return api_fail(&job->error, 400, "reasoning", "\"reasoning\" is an object with an effort");
-    if (!fields_check_keys(value, "reasoning", words, &job->error)
+    if (!fields_check_keys(value, "reasoning", WORDS("effort", "enabled", "exclude", "max_tokens"), &job->error)
         || !read_effort(job, field_of(value, "effort"), "reasoning", asked)
         || !fields_read_bool(value, "enabled", &enabled, &job->error)
         || !fields_read_bool(value, "exclude", &exclude, &job->error)
@@ -86,8 +84,7 @@ static bool read_reasoning_object(struct job *job, struct asked *asked)
 
 static bool read_reasoning_format(struct job *job)
 {
-    static const char *const words[] = { "none", "auto", "deepseek", NULL };
-    int word = field_word(job->json, "reasoning_format", words);
+    int word = field_word(job->json, "reasoning_format", WORDS("none", "auto", "deepseek"));
     job->keeps_markers |= word == 0;
     return !field_of(job->json, "reasoning_format") || word >= 0
         || api_fail(&job->error, 400, "reasoning_format", "\"reasoning_format\" is none, auto or deepseek");

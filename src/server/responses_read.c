@@ -64,8 +64,7 @@ static bool read_include(struct job *job, json_t *chat)
 static bool read_truncation(struct job *job, json_t *chat)
 {
     (void)chat;
-    static const char *const words[] = { "disabled", "auto", NULL };
-    int word = field_word(job->json, "truncation", words);
+    int word = field_word(job->json, "truncation", WORDS("disabled", "auto"));
     job->response->truncates = word == 1;
     return word >= 0 || !field_of(job->json, "truncation")
         || api_fail(&job->error, 400, "truncation", "\"truncation\" is auto or disabled");
@@ -87,7 +86,6 @@ static bool read_metadata(struct job *job, json_t *chat)
 
 static bool read_stream(struct job *job, json_t *chat)
 {
-    static const char *const words[] = { "include_obfuscation", NULL };
     bool stream = false, obfuscates = false;
     const json_t *options = field_of(job->json, "stream_options");
     if (!options)
@@ -98,7 +96,7 @@ static bool read_stream(struct job *job, json_t *chat)
         return api_fail(&job->error, 400, "stream_options",
                         "\"stream_options\" is an object, and goes with \"stream\": true");
     json_object_del(chat, "stream_options");
-    return (fields_check_keys(options, "stream_options", words, &job->error)
+    return (fields_check_keys(options, "stream_options", WORDS("include_obfuscation"), &job->error)
             && fields_read_bool(options, "include_obfuscation", &obfuscates, &job->error))
         || fields_fail_within("stream_options", &job->error);
 }

@@ -173,9 +173,8 @@ static bool read_choice(struct job *job, json_t *chat)
         return allow_tools(job, choice, chat);
     if (!field_is(choice, "type", "function"))
         return fail_type(job, "tool_choice", json_string_value(type));
-    static const char *const words[] = { "type", "name", NULL };
     const json_t *name = json_object_get(choice, "name");
-    if (!fields_check_keys(choice, "tool_choice", words, &job->error))
+    if (!fields_check_keys(choice, "tool_choice", WORDS("type", "name"), &job->error))
         return false;
     if (!json_is_string(name))
         return api_fail(&job->error, 400, "tool_choice", "a function in \"tool_choice\" has a \"name\"");
@@ -204,7 +203,6 @@ static bool read_schema_format(struct job *job, const json_t *format, json_t *ch
 
 static bool read_format_of(struct job *job, const json_t *format, json_t *chat)
 {
-    static const char *const words[] = { "type", NULL };
     if (!format)
         return true;
     if (field_is(format, "type", "json_schema"))
@@ -212,13 +210,12 @@ static bool read_format_of(struct job *job, const json_t *format, json_t *chat)
     if (!field_is(format, "type", "text") && !field_is(format, "type", "json_object"))
         return api_fail(&job->error, 400, "text",
                         "\"text\".format is an object whose type is text, json_object or json_schema");
-    return fields_check_keys(format, "text", words, &job->error)
+    return fields_check_keys(format, "text", WORDS("type"), &job->error)
         && json_object_set(chat, "response_format", (json_t *)format) == 0;
 }
 
 bool responses_read_text(struct job *job, json_t *chat)
 {
-    static const char *const words[] = { "format", "verbosity", NULL };
     const json_t *text = field_of(job->json, "text");
     if (!text)
         return true;
@@ -228,7 +225,8 @@ bool responses_read_text(struct job *job, json_t *chat)
         return api_fail_code(&job->error, 400, "text", "unsupported_value",
                              "\"text\".verbosity is not supported with this value; say in the instructions how long "
                              "answers are to be");
-    return fields_check_keys(text, "text", words, &job->error) && read_format_of(job, field_of(text, "format"), chat);
+    return fields_check_keys(text, "text", WORDS("format", "verbosity"), &job->error)
+        && read_format_of(job, field_of(text, "format"), chat);
 }
 
 // ---- reasoning ----------------------------------------------------------------------------------------------------
