@@ -31,7 +31,8 @@ def new_edges(program, corpus, folders):
     with tempfile.TemporaryDirectory() as scratch:
         control, known = pathlib.Path(scratch) / "control", pathlib.Path(scratch) / "corpus"
         shutil.copytree(corpus, known)
-        subprocess.run([program, "-merge=1", *LIMITS, f"-merge_control_file={control}", known, *folders], check=True, capture_output=True)
+        scratched = [f"-merge_control_file={control}", f"-artifact_prefix={scratch}/"]  # it reports slow inputs as files
+        subprocess.run([program, "-merge=1", *LIMITS, *scratched, known, *folders], check=True, capture_output=True)
         lines = control.read_text().splitlines()
     count, known_count = int(lines[0]), int(lines[1])
     covered = set()
