@@ -276,7 +276,7 @@ static void refuses_with_a_line(void **state)
         { "start: /(?=a)b/", "cannot be masked" },
         { "start: /a$/", "^ or $ of a regex cannot be masked" },
         { "start: /a/x", "flag x" },
-        { "start: /(a/", "not closed" },
+        { "start: /(a/", "the regex ends, and the ) of a group was expected" },
         { "start: /a\\", "not closed" },
         { "start: /a)/", "did not open" },
         { "start: \"a\n\"", "no closing quote" },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The terminals that Lark's grammar "common" has, as regexes.
-#include "text/grammar/ebnf.h"
+#include "text/grammar/regex.h"
 
 static const struct {
     const char *name, *regex;
@@ -37,8 +37,9 @@ bool lark_import(struct ebnf *tree, struct bytes name, struct bytes as)
         if (!bytes_equal(name, bytes_of(common[i].name)))
             continue;
         uint32_t rule = ebnf_rule(tree, as);
-        return ebnf_define(tree, rule, tree->line,
-                           ebnf_read_regex(tree, bytes_of(common[i].regex), (struct bytes){ "", 0 }));
+        return ebnf_define(
+            tree, rule, tree->line,
+            regex_read(tree, bytes_of(common[i].regex), bytes_of(""), &(struct regex_style){ .ecma = false }));
     }
     return ebnf_fail(tree, "common.%.*s is not known here; define the terminal in the grammar",
                      name.len > 60 ? 60 : (int)name.len, name.data);
