@@ -215,13 +215,6 @@ static struct bytes text_of(const struct ebnf *tree, uint32_t id)
     return (struct bytes){ tree->texts.data + node->first, node->count };
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    struct bytes x = ((const struct word *)a)->text, y = ((const struct word *)b)->text;
-    int order = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
-    return order ? order : (x.len > y.len) - (x.len < y.len);
-}
-
 // The texts among the alternatives as one table; RULES_NONE without a sentence where there are none.
 static uint32_t compile_texts(struct compiler *compiler, const struct ebnf_node *choice, bool *ok)
 {
@@ -233,7 +226,7 @@ static uint32_t compile_texts(struct compiler *compiler, const struct ebnf_node 
         if (tree->nodes[id].kind == EBNF_TEXT && tree->nodes[id].count)
             words[count++] = (struct word){ .text = text_of(tree, id), .next = RULES_NONE };
     }
-    qsort(words, count, sizeof *words, compare_texts);
+    qsort(words, count, sizeof *words, word_order);
     for (uint32_t i = 0; i < count; i++)
         if (!kept || !bytes_equal(words[kept - 1].text, words[i].text))
             words[kept++] = words[i];

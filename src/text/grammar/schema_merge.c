@@ -312,6 +312,17 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     return merge_objects(schema, a, b);
 }
 
+const json_t *schema_merge_all(struct schema *schema, const json_t *json)
+{
+    const json_t *parts = json_object_get(json, "allOf");
+    json_t *part;
+    size_t i;
+    json = parts ? schema_without(schema, json, "allOf") : json;
+    json_array_foreach (parts, i, part)
+        json = schema_merge(schema, json, part);
+    return json;
+}
+
 // ---- mutual exclusion ----
 
 const json_t *schema_follow(struct schema *schema, const json_t *json)
@@ -364,14 +375,21 @@ static bool share_value(struct schema *schema, const json_t *a, const json_t *b)
     return false;
 }
 
-static bool requires(struct schema *schema, const json_t *json, const char *name)
+bool schema_requires(const json_t *json, const char *name)
 {
     json_t *item;
     size_t i;
     json_array_foreach (json_object_get(json, "required"), i, item)
-        if (schema->work++ < SCHEMA_WORK_MAX && json_is_string(item) && strcmp(json_string_value(item), name) == 0)
+        if (json_is_string(item) && strcmp(json_string_value(item), name) == 0)
             return true;
     return false;
+}
+
+// The same, bounded.
+static bool requires(struct schema *schema, const json_t *json, const char *name)
+{
+    schema->work += json_array_size(json_object_get(json, "required"));
+    return schema->work < SCHEMA_WORK_MAX && schema_requires(json, name);
 }
 
 // Objects exclude each other by a property that both require with different values, or that one requires and the other

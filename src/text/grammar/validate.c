@@ -80,13 +80,6 @@ static size_t enter(struct strbuf *path, const char *step)
     return mark;
 }
 
-static void leave(struct strbuf *path, size_t mark)
-{
-    path->len = mark;
-    if (path->data)
-        path->data[mark] = '\0';
-}
-
 static bool holds(struct validator *v, const json_t *schema, const json_t *instance);
 
 // The schema at `keyword`/`name` (NULL: at the keyword itself), for the part of the value at `step` (NULL: all of it).
@@ -96,8 +89,8 @@ static bool holds_at(struct validator *v, const char *keyword, const char *name,
     size_t where = enter(&v->where, keyword), at = enter(&v->at, step);
     enter(&v->where, name);
     bool ok = holds(v, schema, instance);
-    leave(&v->where, where);
-    leave(&v->at, at);
+    strbuf_cut(&v->where, where);
+    strbuf_cut(&v->at, at);
     return ok;
 }
 
@@ -231,21 +224,13 @@ static bool check_multiple(struct validator *v, const struct check *check)
 
 // ---- keywords of strings ----
 
-static size_t length_of(struct bytes text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += ((uint8_t)text.data[i] & 0xC0) != 0x80;
-    return count;
-}
-
 // minLength, maxItems and their like.
 static bool check_count(struct validator *v, const struct check *check)
 {
     const json_t *instance = check->instance;
     if (schema_type_of(instance) != schema_keywords[keyword_find(check->keyword)].implies)
         return true;
-    size_t count = json_is_string(instance) ? length_of(json_bytes(instance))
+    size_t count = json_is_string(instance) ? utf8_count(json_bytes(instance))
                                             : json_array_size(instance) + json_object_size(instance);
     double bound = json_number_value(check->value);
     return (keyword_is_maximum(check->keyword) ? (double)count <= bound : (double)count >= bound)

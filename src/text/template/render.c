@@ -146,9 +146,4 @@ struct value text_take(struct render *render, size_t mark)
     return value_string((struct bytes){ copy ? copy : "", copy ? length : 0 });
 }
 
-void text_drop(struct render *render, size_t mark)
-{
-    render->out->len = mark;
-    if (render->out->data)
-        render->out->data[mark] = '\0';
-}
+void text_drop(struct render *render, size_t mark) { strbuf_cut(render->out, mark); }

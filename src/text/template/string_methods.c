@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/string_methods.c: methods of Python's str.
+#include "base/utf8.h"
 #include "text/template/environment.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
@@ -150,7 +151,7 @@ static struct value find(struct call *call, bool last)
     const char *at = last ? search_last(call->render, text, part) : memmem(text.data, text.len, part.data, part.len);
     if (!at)
         return value_int(-1);
-    return value_int((int64_t)unicode_count((struct bytes){ text.data, (size_t)(at - text.data) }));
+    return value_int((int64_t)utf8_count((struct bytes){ text.data, (size_t)(at - text.data) }));
 }
 
 struct value string_find(struct call *call) { return find(call, false); }

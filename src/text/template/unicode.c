@@ -31,14 +31,6 @@ static bool in_ranges(const struct range *ranges, size_t count, uint32_t c)
     return false;
 }
 
-size_t unicode_count(struct bytes text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
-    return count;
-}
-
 size_t unicode_offset(struct bytes text, size_t index)
 {
     for (size_t i = 0; i < text.len; i++)

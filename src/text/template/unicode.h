@@ -5,7 +5,6 @@
 
 #include "base/strbuf.h"
 
-size_t unicode_count(struct bytes text);                   // code points
 size_t unicode_offset(struct bytes text, size_t index);    // byte where code point `index` starts, or text.len
 uint32_t unicode_first(struct bytes text, size_t *length); // the first code point and its bytes; text is not empty
 uint32_t unicode_last(struct bytes text, size_t *length);  // the last one

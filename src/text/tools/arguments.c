@@ -15,7 +15,7 @@ static struct syntax syntax_of(char slot)
     return slot == 'a' ? (struct syntax){ '=', ')' } : (struct syntax){ ':', '}' };
 }
 
-static bool is_key_byte(char byte) { return byte && !scan_is_space(byte) && !strchr("()[]{}\"',=:<>|", byte); }
+static bool is_key_byte(char byte) { return byte && !bytes_is_space(byte) && !strchr("()[]{}\"',=:<>|", byte); }
 
 static void begin_value(struct tool_reader *reader)
 {
@@ -100,8 +100,8 @@ static enum slot add_to_key(struct tool_reader *reader, char slot, char byte)
         return SLOT_TAKES;
     }
     if (!text->len)
-        return scan_is_space(byte) ? SLOT_TAKES : SLOT_BAD;
-    if (scan_is_space(byte)) {
+        return bytes_is_space(byte) ? SLOT_TAKES : SLOT_BAD;
+    if (bytes_is_space(byte)) {
         reader->call.step = EQUALS;
         return SLOT_TAKES;
     }
@@ -127,7 +127,7 @@ enum slot arguments_add(struct tool_reader *reader, char slot, char byte)
     switch (reader->call.step) {
     case VALUE: return add_to_value(reader, slot, byte);
     case NEXT:
-        if (scan_is_space(byte))
+        if (bytes_is_space(byte))
             return SLOT_TAKES;
         if (byte == syntax.end)
             return end_arguments(reader, byte);

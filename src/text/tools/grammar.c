@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/tools/form.h"
 
 enum { PARTS_MAX = 24 };
@@ -33,11 +34,10 @@ static void add_mark(struct call_parts *call, char mark)
 
 static const char *quote(struct call_parts *call, const char *text)
 {
-    json_t *string = json_string_nocheck(text);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
-    const char *kept = arena_text(&call->arena, quoted, strlen(quoted));
-    free(quoted);
-    json_decref(string);
+    struct strbuf quoted = { 0 };
+    json_add_string(text, &quoted);
+    const char *kept = arena_text(&call->arena, quoted.data, quoted.len);
+    strbuf_free(&quoted);
     return kept;
 }
 

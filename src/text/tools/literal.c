@@ -279,7 +279,7 @@ static enum scan_answer add_behind(struct literal *literal, char byte, struct st
 
 static enum scan_answer add_between(struct literal *literal, char byte, struct strbuf *out)
 {
-    if (scan_is_space(byte))
+    if (bytes_is_space(byte))
         return SCAN_MORE;
     switch (literal->state) {
     case ITEM:
@@ -317,7 +317,7 @@ bool literal_read(const char *quote, struct bytes text, struct strbuf *out)
     for (; end <= text.len && answer == SCAN_MORE; end++) // a blank ends a number or a word
         answer = literal_add(&literal, end < text.len ? text.data[end] : ' ', out);
     end -= answer == SCAN_BEFORE;
-    while (end < text.len && scan_is_space(text.data[end]))
+    while (end < text.len && bytes_is_space(text.data[end]))
         end++;
     if ((answer == SCAN_WHOLE || answer == SCAN_BEFORE) && end >= text.len)
         return true;

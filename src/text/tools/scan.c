@@ -110,7 +110,7 @@ static enum scan_answer add_to_text(struct scan *scan, char byte)
 
 static enum scan_answer add_between(struct scan *scan, char byte)
 {
-    if (scan_is_space(byte))
+    if (bytes_is_space(byte))
         return SCAN_MORE;
     switch (scan->state) {
     case FIRST_ITEM: return byte == ']' ? close_container(scan, byte) : begin_value(scan, byte);

@@ -39,6 +39,4 @@ void scan_arguments(struct bytes json, struct strbuf *out);
 
 bool scan_in_text(const struct scan *scan); // inside a string
 
-static inline bool scan_is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
-
 #endif

@@ -104,9 +104,9 @@ void typed_add_string(struct bytes text, struct strbuf *out)
 
 static struct bytes trim(struct bytes text)
 {
-    while (text.len && scan_is_space(*text.data))
+    while (text.len && bytes_is_space(*text.data))
         text = bytes_from(text, 1);
-    while (text.len && scan_is_space(text.data[text.len - 1]))
+    while (text.len && bytes_is_space(text.data[text.len - 1]))
         text.len--;
     return text;
 }
@@ -175,7 +175,7 @@ static bool take(struct nested *nested, struct bytes text)
 
 static void skip_spaces(struct nested *nested)
 {
-    while (nested->at < nested->text.len && scan_is_space(nested->text.data[nested->at]))
+    while (nested->at < nested->text.len && bytes_is_space(nested->text.data[nested->at]))
         nested->at++;
 }
 
