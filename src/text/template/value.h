@@ -136,6 +136,7 @@ struct render {
     time_t now;
     struct activation *frame;
     struct value *outside; // values of the names that come from outside, see struct template
+    struct value captured; // the text of a block whose filters are about to be applied
     char *grow_end;        // the longest string made by + ends here,
     size_t grow_room;      // has so many spare bytes behind it,
     size_t grow_length;    // and is so long: adding to it again copies only what is added
