@@ -48,7 +48,7 @@ static bool end_key(struct tool_reader *reader)
     struct bytes key = strbuf_bytes(&reader->call.key);
     reader->call.step = COLON;
     reader->call.member = MEMBER_OTHER;
-    if (!reader->form->name_key) {
+    if (reader->form->name_is_key) {
         int index = key.len < KEY_BYTES_MAX && !reader->call.name ? find_quoted(reader, key) : -1;
         if (index < 0)
             return reader->call.emitted;

@@ -131,10 +131,10 @@ static void write_object(const struct call *call, struct strbuf *out)
 {
     const struct tool_form *form = call->form;
     strbuf_add_byte(out, '{');
-    if (form->name_key) {
-        strbuf_add_format(out, "\"%s\": ", form->name_key);
+    if (!form->name_is_key) {
+        strbuf_add_format(out, "\"%s\": ", form_name_key(form));
         json_add(call->name, out);
-        strbuf_add_format(out, ", \"%s\"", form->arguments_key);
+        strbuf_add_format(out, ", \"%s\"", form_arguments_key(form));
     } else {
         json_add(call->name, out);
     }
@@ -193,7 +193,7 @@ void tool_form_write(const struct tool_form *form, const json_t *calls, struct s
                              .arguments = json_object_get(value, "arguments"),
                              .index = i };
         if (i)
-            strbuf_add_text(out, form->between ? form->between : "\n");
+            strbuf_add_text(out, form_between(form));
         add_tag(out, form, form->each ? form->open : "");
         write_pattern(form->call, &call, out);
         add_tag(out, form, form->each ? form->close : "");
