@@ -19,7 +19,7 @@ static bool is_key_byte(char byte) { return byte && !bytes_is_space(byte) && !st
 
 static void begin_value(struct tool_reader *reader)
 {
-    reader->call.literal = (struct literal){ .quote = reader->form->quote };
+    reader->call.scan = (struct scan){ .literal = true, .quote = reader->form->quote };
     reader->call.text.len = 0;
     reader->call.step = VALUE;
     call_find_kind(reader);
@@ -71,10 +71,7 @@ static void emit_value(struct tool_reader *reader, bool whole)
 
 static enum slot add_to_value(struct tool_reader *reader, char slot, char byte)
 {
-    struct strbuf piece = { 0 };
-    enum scan_answer answer = literal_add(&reader->call.literal, byte, &piece);
-    strbuf_add(&reader->call.text, piece.data, piece.len);
-    strbuf_free(&piece);
+    enum scan_answer answer = scan_write(&reader->call.scan, byte, &reader->call.text);
     if (answer == SCAN_BAD)
         return SLOT_BAD;
     if (answer == SCAN_MORE) {

@@ -5,7 +5,7 @@
 #include "format/json.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/validate.h"
-#include "text/tools/literal.h"
+#include "text/tools/scan.h"
 
 enum { DEPTH_MAX = 16 }; // of $ref, anyOf and allOf that are followed
 
@@ -138,7 +138,7 @@ static bool read_json(struct bytes text, struct strbuf *out)
 {
     struct scan_quotes quotes = { 0 };
     if (!is_json(text))
-        return literal_read(NULL, text, out);
+        return scan_read_literal(text, out);
     for (size_t i = 0; i < text.len; i++)
         scan_escape(&quotes, text.data[i], out);
     return true;
