@@ -28,7 +28,7 @@
     X("required",             READ_LIST,   OBJECT, lists,        required,   required,           "") \
     X("additionalProperties", ANY,         OBJECT, schemas,      unknown,    additional,         "") \
     X("items",                ANY,         ARRAY,  schemas,      items,      items,              "") \
-    X("prefixItems",          READ_LIST,   ARRAY,  unmerged,     unknown,    prefix,             "") \
+    X("prefixItems",          READ_LIST,   ARRAY,  unmerged,     unknown,    items,              "") \
     X("minItems",             READ_NUMBER, ARRAY,  bounds,       count,      count,              "maxItems") \
     X("maxItems",             READ_NUMBER, ARRAY,  bounds,       count,      count,              "minItems") \
     X("pattern",              READ_TEXT,   STRING, patterns,     pattern,    pattern,            "") \

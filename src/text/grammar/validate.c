@@ -142,16 +142,6 @@ static bool equal_containers(struct validator *v, const json_t *a, const json_t 
     return true;
 }
 
-static bool is_among(struct validator *v, const json_t *list, const json_t *instance)
-{
-    json_t *value;
-    size_t i;
-    json_array_foreach (list, i, value)
-        if (equal(v, value, instance))
-            return true;
-    return false;
-}
-
 static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
 {
     int64_t place;
@@ -192,7 +182,12 @@ static bool check_type(struct validator *v, const struct check *check)
 
 static bool check_enum(struct validator *v, const struct check *check)
 {
-    return is_among(v, check->value, check->instance) || violated(v, check, "it is none of the values");
+    json_t *value;
+    size_t i;
+    json_array_foreach (check->value, i, value)
+        if (equal(v, value, check->instance))
+            return true;
+    return violated(v, check, "it is none of the values");
 }
 
 static bool check_const(struct validator *v, const struct check *check)
@@ -269,32 +264,20 @@ static const json_t *prefix_of(const json_t *schema)
     return json_is_array(items) ? items : prefix;
 }
 
-static bool check_prefix(struct validator *v, const struct check *check)
-{
-    const json_t *item;
-    char step[24];
-    size_t i;
-    json_array_foreach (check->instance, i, item) {
-        const json_t *schema = json_array_get(check->value, i);
-        if (schema && !holds_at(v, check->keyword, NULL, schema, index_text(i, step), item))
-            return false;
-    }
-    return true;
-}
-
+// A list: a schema for each of the first items. One schema: that of the items behind those.
 static bool check_items(struct validator *v, const struct check *check)
 {
-    bool older = json_is_array(json_object_get(check->schema, "items"));
+    bool older = json_is_array(json_object_get(check->schema, "items")), list = json_is_array(check->value);
     size_t first = json_array_size(prefix_of(check->schema)), i;
     const json_t *item;
     char step[24];
-    if (json_is_array(check->value))
-        return check_prefix(v, check);
-    if (!older && strcmp(check->keyword, "additionalItems") == 0)
+    if (!list && !older && strcmp(check->keyword, "additionalItems") == 0)
         return true;
-    json_array_foreach (check->instance, i, item)
-        if (i >= first && !holds_at(v, check->keyword, NULL, check->value, index_text(i, step), item))
+    json_array_foreach (check->instance, i, item) {
+        const json_t *schema = list ? json_array_get(check->value, i) : i >= first ? check->value : NULL;
+        if (schema && !holds_at(v, check->keyword, NULL, schema, index_text(i, step), item))
             return false;
+    }
     return true;
 }
 
@@ -423,12 +406,11 @@ static bool check_dependent(struct validator *v, const struct check *check)
 
 // ---- schemas made of schemas ----
 
-static size_t count_holding(struct validator *v, const struct check *check)
+static size_t count_holding(struct validator *v, const struct check *check, size_t enough)
 {
-    size_t i, count = 0;
-    json_t *schema;
-    json_array_foreach (check->value, i, schema)
-        count += holds_quietly(v, schema, check->instance);
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(check->value) && count < enough; i++)
+        count += holds_quietly(v, json_array_get(check->value, i), check->instance);
     return count;
 }
 
@@ -446,17 +428,13 @@ static bool check_all(struct validator *v, const struct check *check)
 
 static bool check_any(struct validator *v, const struct check *check)
 {
-    json_t *schema;
-    size_t i;
-    json_array_foreach (check->value, i, schema)
-        if (holds_quietly(v, schema, check->instance))
-            return true;
-    return violated(v, check, "it meets none of the %zu schemas", json_array_size(check->value));
+    return count_holding(v, check, 1)
+        || violated(v, check, "it meets none of the %zu schemas", json_array_size(check->value));
 }
 
 static bool check_one(struct validator *v, const struct check *check)
 {
-    size_t count = count_holding(v, check);
+    size_t count = count_holding(v, check, SIZE_MAX);
     return count == 1 || violated(v, check, "it meets %zu of the %zu schemas", count, json_array_size(check->value));
 }
 

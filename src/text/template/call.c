@@ -54,7 +54,7 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
 struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
                           const struct arguments *arguments)
 {
-    struct call call = { .render = render, .self = self, .all = arguments };
+    struct call call = { .render = render, .self = self, .all = arguments, .what = builtin->what };
     if (!render_step(render, 1) || (*builtin->parameters != '*' && !bind_arguments(&call, builtin)))
         return value_none();
     return builtin->run(&call);

@@ -124,9 +124,7 @@ struct value dict_get(struct call *call)
     return value ? *value : value_given(call->arg[1]) ? call->arg[1] : value_none();
 }
 
-struct value dict_keys(struct call *call) { return value_view(call->self.dict, VIEW_KEYS); }
-struct value dict_values(struct call *call) { return value_view(call->self.dict, VIEW_VALUES); }
-struct value dict_items(struct call *call) { return value_view(call->self.dict, VIEW_ITEMS); }
+struct value dict_view(struct call *call) { return value_view(call->self.dict, (enum view_kind)call->what); }
 
 struct value loop_cycle(struct call *call)
 {

@@ -55,18 +55,6 @@ uint32_t unicode_last(struct bytes text, size_t *length)
     return unicode_first(bytes_from(text, start), length);
 }
 
-bool unicode_is_valid(struct bytes text)
-{
-    uint32_t c;
-    while (text.len) {
-        size_t length = utf8_decode(text, &c);
-        if (!length)
-            return false;
-        text = bytes_from(text, length);
-    }
-    return true;
-}
-
 int shown_length(struct bytes text)
 {
     size_t length = text.len < 100 ? text.len : 100;
