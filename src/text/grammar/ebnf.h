@@ -100,7 +100,6 @@ bool ebnf_fail(struct ebnf *tree, const char *format, ...)
 
 // Fails with a sentence: a rule that is not defined, cannot end, or begins with itself by way of another.
 bool ebnf_check(struct ebnf *tree);
-bool ebnf_loop_left(struct ebnf *tree); // a part of it: rules that begin with themselves become repetitions
 bool ebnf_fail_rule(struct ebnf *tree, uint32_t rule, const char *what); // about a rule and its line
 
 // Adds the texts of a regular part as paths between two states; in_string: as the content of a JSON string.
@@ -113,8 +112,7 @@ uint32_t ebnf_compile(struct ebnf *tree, struct grammar *grammar);
 
 bool gbnf_read(struct ebnf *tree, struct bytes text);
 bool lark_read(struct ebnf *tree, struct bytes text);
-bool lark_import(struct ebnf *tree, struct bytes name, struct bytes as); // common.NAME, as a rule of another name
-bool lark_is_likely(struct bytes text);                                  // no line of it begins a rule with ::=
+bool lark_is_likely(struct bytes text); // no line of it begins a rule with ::=
 
 // The structural tag of vLLM, SGLang and XGrammar: free text in which triggers begin forms.
 bool structural_tag_read(struct ebnf *tree, const json_t *tag);

@@ -18,6 +18,8 @@ struct lark {
 
 static struct lark *lark_of(struct reader *reader) { return (struct lark *)reader; }
 
+static const struct regex_style python = { .ecma = false }; // the spelling of regexes
+
 static const char skipped_rule[] = "%ignore"; // no name of the text's
 
 // ---- names ----------------------------------------------------------------------------------------------------------
@@ -155,8 +157,7 @@ static uint32_t read_regex(struct reader *reader)
     size_t flags = reader->at;
     while (peek(reader) >= 'a' && peek(reader) <= 'z')
         reader->at++;
-    return regex_read(reader->tree, pattern, (struct bytes){ reader->text.data + flags, reader->at - flags },
-                      &(struct regex_style){ .ecma = false });
+    return regex_read(reader->tree, pattern, (struct bytes){ reader->text.data + flags, reader->at - flags }, &python);
 }
 
 // A terminal of a rule, with what is ignored behind it.
@@ -222,6 +223,46 @@ static const struct notation lark_notation = {
 
 // ---- %import --------------------------------------------------------------------------------------------------------
 
+// The terminals of Lark's grammar "common".
+static const struct {
+    const char *name, *regex;
+} common[] = {
+    { "DIGIT", "[0-9]" },
+    { "HEXDIGIT", "[0-9a-fA-F]" },
+    { "INT", "[0-9]+" },
+    { "SIGNED_INT", "[+-]?[0-9]+" },
+    { "DECIMAL", "[0-9]+\\.[0-9]*|\\.[0-9]+" },
+    { "FLOAT", "[0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "SIGNED_FLOAT", "[+-]?([0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?)" },
+    { "NUMBER", "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "SIGNED_NUMBER", "[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "ESCAPED_STRING", "\"([^\"\\\\\\n]|\\\\[^\\n])*\"" },
+    { "LCASE_LETTER", "[a-z]" },
+    { "UCASE_LETTER", "[A-Z]" },
+    { "LETTER", "[a-zA-Z]" },
+    { "WORD", "[a-zA-Z]+" },
+    { "CNAME", "[_a-zA-Z][_a-zA-Z0-9]*" },
+    { "WS_INLINE", "[ \\t]+" },
+    { "WS", "[ \\t\\f\\r\\n]+" },
+    { "CR", "\\r" },
+    { "LF", "\\n" },
+    { "NEWLINE", "(\\r?\\n)+" },
+    { "SH_COMMENT", "#[^\\n]*" },
+    { "CPP_COMMENT", "//[^\\n]*" },
+    { "C_COMMENT", "/\\*([^*]|\\*+[^*/])*\\*+/" },
+    { "SQL_COMMENT", "--[^\\n]*" },
+};
+
+static bool import(struct reader *reader, struct bytes name, struct bytes as)
+{
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (bytes_equal(name, bytes_of(common[i].name)))
+            return ebnf_define(reader->tree, ebnf_rule(reader->tree, as), reader->tree->line,
+                               regex_read(reader->tree, bytes_of(common[i].regex), bytes_of(""), &python));
+    return ebnf_fail(reader->tree, "common.%.*s is not known here; define the terminal in the grammar", shown(name),
+                     name.data);
+}
+
 static bool read_imported(struct reader *reader, bool renamed)
 {
     notation_skip_space(reader);
@@ -235,7 +276,7 @@ static bool read_imported(struct reader *reader, bool renamed)
     }
     if (!as.len)
         return notation_fail_found(reader, "a name behind ->");
-    return lark_import(reader->tree, name, as);
+    return import(reader, name, as);
 }
 
 // %import common.X, %import common.X -> Y, %import common (X, Y)
