@@ -14,9 +14,7 @@ struct value filter_abs(struct call *call)
     if (value.type == VALUE_FLOAT)
         return value_float(fabs(value.number));
     if (!value_is_integral(value))
-        return value.type == VALUE_UNDEFINED
-            ? render_fail_undefined(call->render, value)
-            : render_fail(call->render, "abs takes a number, not %s", value_kind(value));
+        return render_fail_kind(call->render, "abs takes a number", value);
     return operator_sign(call->render, value, value_integer(value) < 0);
 }
 
@@ -120,10 +118,8 @@ struct value filter_round(struct call *call)
     bool ceil_it = bytes_equal(method, bytes_of("ceil")), floor_it = bytes_equal(method, bytes_of("floor"));
     if (!ceil_it && !floor_it && !bytes_equal(method, bytes_of("common")))
         return render_fail(render, "round takes the method common, ceil or floor");
-    if (self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, self);
     if (!value_is_number(self))
-        return render_fail(render, "round takes a number, not %s", value_kind(self));
+        return render_fail_kind(render, "round takes a number", self);
     if (!ceil_it && !floor_it) {
         if (self.type == VALUE_FLOAT)
             return value_float(round_float(self.number, digits));

@@ -128,10 +128,8 @@ struct value filter_dictsort(struct call *call)
     bool by_value = bytes_equal(by, bytes_of("value")), case_sensitive = call_truth(call, 0, false);
     if (!by_value && !bytes_equal(by, bytes_of("key")))
         return render_fail(render, "dictsort sorts by key or by value");
-    if (call->self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_DICT)
-        return render_fail(render, "dictsort takes a dict, not %s", value_kind(call->self));
+        return render_fail_kind(render, "dictsort takes a dict", call->self);
     const struct dict *dict = call->self.dict;
     struct list *items = list_new(render, dict->count), *keys = list_new(render, dict->count);
     for (size_t i = 0; i < dict->count && !render->failed; i++) {

@@ -227,7 +227,7 @@ static struct node *parse_set(struct parser *parser, int line)
     return node;
 }
 
-static const struct node_parameter *find_parameter(const struct node_function *function, struct bytes name)
+const struct node_parameter *node_find_parameter(const struct node_function *function, struct bytes name)
 {
     const struct node_parameter *parameter = function->parameters;
     while (parameter && !bytes_equal(parameter->name, name))
@@ -244,7 +244,7 @@ static void parse_parameters(struct parser *parser, struct node *parent, struct 
         if (function->parameter_count)
             token_expect(parser, TOKEN_COMMA);
         struct token name = token_expect(parser, TOKEN_NAME);
-        if (find_parameter(function, name.text))
+        if (node_find_parameter(function, name.text))
             parser_fail(parser, name.line, "parameter '%.*s' is there twice", (int)name.text.len, name.text.data);
         if (function->parameter_count++ == TEMPLATE_PARAMETERS_MAX)
             parser_fail(parser, name.line, "a macro has more than %d parameters", TEMPLATE_PARAMETERS_MAX);

@@ -40,6 +40,12 @@ struct value render_fail_undefined(struct render *render, struct value value)
     return render_fail(render, "there is no item, the sequence is empty");
 }
 
+struct value render_fail_kind(struct render *render, const char *takes, struct value value)
+{
+    return value.type == VALUE_UNDEFINED ? render_fail_undefined(render, value)
+                                         : render_fail(render, "%s, not %s", takes, value_kind(value));
+}
+
 bool render_step(struct render *render, size_t cost)
 {
     render->steps += cost;

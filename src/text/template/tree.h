@@ -148,6 +148,8 @@ struct template
     size_t outside_count;
 };
 
+const struct node_parameter *node_find_parameter(const struct node_function *function, struct bytes name); // or NULL
+
 // Both return false with the sentence in *err.
 bool template_build(struct template *template, const struct token *tokens, struct error *err);
 bool template_resolve(struct template *template, struct error *err);
