@@ -21,7 +21,8 @@ struct character_class { // being read
 bool class_add(struct character_class *class, uint32_t low, uint32_t high); // false: it has too many ranges
 size_t class_join(struct range *ranges, size_t count); // sorts them, joins those that touch; returns how many are left
 bool class_negate(struct character_class *class, uint32_t first, uint32_t last); // the others between the two
-// Adds the characters of \d, \w or \s; of \D, \W or \S, those of first .. last. False: it is another letter, or as above.
+// Adds the characters of \d, \w or \s; of \D, \W or \S, those of first .. last. False: it is another letter, or as
+// above.
 bool class_add_letters(struct character_class *class, char letter, uint32_t first, uint32_t last);
 
 // in_string: inside a JSON string, where characters are escaped as JSON demands.

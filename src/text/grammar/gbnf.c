@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of GBNF (llama.cpp) and of the EBNF that grew out of it (XGrammar, SGLang, vLLM): `name ::= alternatives`. A rule
-// ends where the next one begins, at the start of a line.
+// Reader of GBNF (llama.cpp) and of the EBNF that grew out of it (XGrammar, SGLang, vLLM): `name ::= alternatives`. A
+// rule ends where the next one begins, at the start of a line.
 #include "text/grammar/notation.h"
 
 // The end of a name; a dot belongs to it between two of its letters.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/notation.h: a recursive descent that GBNF, Lark and regexes share: a cursor, characters and escapes, texts
-// and classes, and the levels of an expression, which are alternatives of sequences of repeated atoms.
+// text/grammar/notation.h: a recursive descent that GBNF, Lark and regexes share: a cursor, characters and escapes,
+// texts and classes, and the levels of an expression, which are alternatives of sequences of repeated atoms.
 #ifndef TEXT_GRAMMAR_NOTATION_H
 #define TEXT_GRAMMAR_NOTATION_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ECMA 262 regexes to automata, by way of a syntax tree; look-ahead at the beginning is an intersection or a difference.
+// ECMA 262 regexes to automata, by way of a syntax tree. Look-ahead at the beginning is an intersection or a
+// difference.
 #include "text/grammar/pattern.h"
 
 #include "text/grammar/regex.h"

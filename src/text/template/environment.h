@@ -58,7 +58,7 @@ enum { CONVERT_CAPITALIZE, CONVERT_LOWER, CONVERT_TITLE, CONVERT_UPPER };
     X("boolean", test_type, VALUE_BOOL, 0, "") \
     X("defined", test_defined, 0, 0, "") \
     X("divisibleby", test_divisibleby, 0, 1, "num") \
-    X("even", test_odd, 0, 0, "") \
+    X("even", test_parity, 0, 0, "") \
     X("false", test_truth, false, 0, "") \
     X("float", test_type, VALUE_FLOAT, 0, "") \
     X("in", test_in, 0, 1, "seq") \
@@ -67,18 +67,27 @@ enum { CONVERT_CAPITALIZE, CONVERT_LOWER, CONVERT_TITLE, CONVERT_UPPER };
     X("mapping", test_type, VALUE_DICT, 0, "") \
     X("none", test_type, VALUE_NONE, 0, "") \
     X("number", test_number, 0, 0, "") \
-    X("odd", test_odd, 1, 0, "") \
+    X("odd", test_parity, 1, 0, "") \
     X("sameas", test_sameas, 0, 1, "other") \
     X("sequence", test_sequence, 0, 0, "") \
     X("string", test_type, VALUE_STRING, 0, "") \
     X("true", test_truth, true, 0, "") \
     X("undefined", test_type, VALUE_UNDEFINED, 0, "") \
-    X("==", test_compare, TOKEN_EQUAL, 1, "/other") X("eq", test_compare, TOKEN_EQUAL, 1, "/other") X("equalto", test_compare, TOKEN_EQUAL, 1, "/other") \
-    X("!=", test_compare, TOKEN_NOT_EQUAL, 1, "/other") X("ne", test_compare, TOKEN_NOT_EQUAL, 1, "/other") \
-    X("<", test_compare, TOKEN_LESS, 1, "/other") X("lt", test_compare, TOKEN_LESS, 1, "/other") X("lessthan", test_compare, TOKEN_LESS, 1, "/other") \
-    X("<=", test_compare, TOKEN_LESS_EQUAL, 1, "/other") X("le", test_compare, TOKEN_LESS_EQUAL, 1, "/other") \
-    X(">", test_compare, TOKEN_GREATER, 1, "/other") X("gt", test_compare, TOKEN_GREATER, 1, "/other") X("greaterthan", test_compare, TOKEN_GREATER, 1, "/other") \
-    X(">=", test_compare, TOKEN_GREATER_EQUAL, 1, "/other") X("ge", test_compare, TOKEN_GREATER_EQUAL, 1, "/other")
+    X("==", test_compare, TOKEN_EQUAL, 1, "/other") \
+    X("eq", test_compare, TOKEN_EQUAL, 1, "/other") \
+    X("equalto", test_compare, TOKEN_EQUAL, 1, "/other") \
+    X("!=", test_compare, TOKEN_NOT_EQUAL, 1, "/other") \
+    X("ne", test_compare, TOKEN_NOT_EQUAL, 1, "/other") \
+    X("<", test_compare, TOKEN_LESS, 1, "/other") \
+    X("lt", test_compare, TOKEN_LESS, 1, "/other") \
+    X("lessthan", test_compare, TOKEN_LESS, 1, "/other") \
+    X("<=", test_compare, TOKEN_LESS_EQUAL, 1, "/other") \
+    X("le", test_compare, TOKEN_LESS_EQUAL, 1, "/other") \
+    X(">", test_compare, TOKEN_GREATER, 1, "/other") \
+    X("gt", test_compare, TOKEN_GREATER, 1, "/other") \
+    X("greaterthan", test_compare, TOKEN_GREATER, 1, "/other") \
+    X(">=", test_compare, TOKEN_GREATER_EQUAL, 1, "/other") \
+    X("ge", test_compare, TOKEN_GREATER_EQUAL, 1, "/other")
 
 #define TEMPLATE_GLOBALS(X) \
     X("dict", global_dict, 0, 0, "*") \

@@ -176,7 +176,7 @@ static bool remainder_is(struct call *call, struct value divisor, int64_t wanted
     return value_equal(call->render, rest, value_int(wanted));
 }
 
-struct value test_odd(struct call *call) { return value_bool(remainder_is(call, value_int(2), call->what)); }
+struct value test_parity(struct call *call) { return value_bool(remainder_is(call, value_int(2), call->what)); }
 struct value test_divisibleby(struct call *call) { return value_bool(remainder_is(call, call->arg[0], 0)); }
 struct value test_type(struct call *call) { return value_bool(call->self.type == call->what); }
 struct value test_defined(struct call *call) { return value_bool(call->self.type != VALUE_UNDEFINED); }

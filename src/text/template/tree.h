@@ -106,9 +106,9 @@ struct node {
     int line;
     int height;
     struct node *next;
-    // Operands: the items of a list, tuple or ~; keys and values of a dict in turn; start, stop and step of a slice, none
-    // where they are left out; a callee, or what a filter or test is applied to, and its arguments; test, then and perhaps
-    // otherwise of a condition; branches of an if; the test of a branch, which `else` has not.
+    // Operands: the items of a list, tuple or ~; keys and values of a dict in turn; start, stop and step of a slice,
+    // none where they are left out; a callee, or what a filter or test is applied to, and its arguments; test, then and
+    // perhaps otherwise of a condition; branches of an if; the test of a branch, which `else` has not.
     struct node *items, *last;
     union {
         struct bytes data;
