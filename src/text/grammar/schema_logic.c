@@ -187,6 +187,8 @@ static void negate_ref(struct negation *negation)
     const json_t *target = json_is_string(negation->value)
         ? schema_resolve(negation->schema->root, json_string_value(negation->value), &ignored)
         : NULL;
+    if (json_is_string(negation->value) && schema_is_elsewhere(json_string_value(negation->value)))
+        schema_ignore(negation->schema, negation->keyword);
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
 

@@ -112,7 +112,7 @@ static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
         return v->regexes[place];
     if (v->regex_count == VALIDATE_REGEXES_MAX)
         return validator_give_up(v, "it has too many different patterns"), NULL;
-    struct ecma *regex = ecma_new(pattern, &why);
+    struct ecma *regex = ecma_new(pattern, NULL, &why);
     if (!regex)
         return validator_give_up(v, why.text), NULL;
     map_put(&v->known, pattern, v->regex_count);

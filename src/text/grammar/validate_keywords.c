@@ -90,7 +90,7 @@ static bool check_format(struct validator *v, const struct check *check)
     if (pattern)
         return validator_matches(v, bytes_of(pattern), json_bytes(check->instance))
             || validator_violated(v, check, "it is no %s", format->name);
-    struct ecma *regex = ecma_new(json_bytes(check->instance), &why); // the format regex
+    struct ecma *regex = ecma_new(json_bytes(check->instance), NULL, &why); // the format regex
     bool ok = regex || validator_violated(v, check, "%.200s", why.text);
     ecma_free(regex);
     return ok;
@@ -305,6 +305,8 @@ static bool check_if(struct validator *v, const struct check *check)
 static bool check_ref(struct validator *v, const struct check *check)
 {
     struct error why;
+    if (schema_is_elsewhere(json_string_value(check->value)))
+        return true; // the grammar has it in its list of what is not supported
     const json_t *target = schema_resolve(v->root, json_string_value(check->value), &why);
     return target ? validator_holds_at(v, check->keyword, NULL, target, NULL, check->instance)
                   : validator_give_up(v, why.text);
