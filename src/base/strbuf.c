@@ -29,6 +29,13 @@ void strbuf_add(struct strbuf *buf, const char *data, size_t len)
     buf->data[buf->len] = '\0';
 }
 
+void strbuf_cut(struct strbuf *buf, size_t len)
+{
+    buf->len = len;
+    if (buf->data)
+        buf->data[len] = '\0';
+}
+
 void strbuf_add_text(struct strbuf *buf, const char *text) { strbuf_add(buf, text, strlen(text)); }
 
 void strbuf_add_byte(struct strbuf *buf, char byte) { strbuf_add(buf, &byte, 1); }

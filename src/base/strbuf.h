@@ -17,6 +17,7 @@ void strbuf_add_byte(struct strbuf *buf, char byte);
 void strbuf_add_format(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_add_codepoint(struct strbuf *buf, uint32_t codepoint); // as UTF-8
 void strbuf_add_clean(struct strbuf *buf, struct bytes text);      // each byte that is not UTF-8 becomes U+FFFD
+void strbuf_cut(struct strbuf *buf, size_t len);                   // to its first bytes
 const char *strbuf_text(const struct strbuf *buf);                 // "" when empty
 void strbuf_free(struct strbuf *buf);
 

@@ -55,6 +55,23 @@ bool utf8_is_partial(struct bytes in)
     return high >= smallest && low <= 0x10FFFF && !(low >= 0xD800 && high <= 0xDFFF);
 }
 
+bool utf8_is_valid(struct bytes text)
+{
+    uint32_t codepoint;
+    size_t length = 1;
+    for (; text.len && length; text = bytes_from(text, length))
+        length = utf8_decode(text, &codepoint);
+    return length;
+}
+
+size_t utf8_count(struct bytes text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
 size_t utf8_encode(uint32_t codepoint, char out[UTF8_BYTES_MAX])
 {
     if (!is_scalar(codepoint))

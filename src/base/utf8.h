@@ -15,6 +15,8 @@ size_t utf8_decode(struct bytes in, uint32_t *codepoint);
 // True when `in` is a proper beginning of one valid sequence and only its end is missing.
 bool utf8_is_partial(struct bytes in);
 
+bool utf8_is_valid(struct bytes text);
+size_t utf8_count(struct bytes text);                             // code points of valid text
 size_t utf8_encode(uint32_t codepoint, char out[UTF8_BYTES_MAX]); // invalid ones become U+FFFD
 
 #endif

@@ -237,6 +237,20 @@ bool json_read_file(const char *path, json_t **out, struct error *err)
     return ok;
 }
 
+void json_add(const json_t *value, struct strbuf *out)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    strbuf_add_text(out, text ? text : "{}");
+    free(text);
+}
+
+void json_add_string(const char *text, struct strbuf *out)
+{
+    json_t *string = json_string_nocheck(text);
+    json_add(string, out);
+    json_decref(string);
+}
+
 bool json_save(const json_t *value, const char *folder, const char *name, struct error *err)
 {
     enum { REAL_DIGITS = 16 }; // keeps 1e-05 as 1e-05

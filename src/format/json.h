@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/strbuf.h"
 
 // Far above published files and honest requests. The limits exist because jansson recurses, and allocates a few hundred
 // bytes per container.
@@ -28,6 +29,10 @@ static inline struct bytes json_bytes(const json_t *string) // .data is NULL for
 {
     return (struct bytes){ json_string_value(string), json_string_length(string) };
 }
+
+// Appends any value as one line of JSON.
+void json_add(const json_t *value, struct strbuf *out);
+void json_add_string(const char *text, struct strbuf *out); // a string
 
 // Writes a new, indented file and fsyncs it.
 bool json_save(const json_t *value, const char *folder, const char *name, struct error *err);

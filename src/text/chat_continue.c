@@ -111,8 +111,7 @@ static bool cut(struct strbuf *out, size_t start, struct error *err)
     bool trimmed = !bytes_start_with(bytes_from(text, end + strlen(MARK)), bytes_of(MARK_SPACE));
     while (trimmed && end && isspace((unsigned char)text.data[end - 1]))
         end--;
-    out->len = start + end;
-    out->data[out->len] = '\0';
+    strbuf_cut(out, start + end);
     return true;
 }
 

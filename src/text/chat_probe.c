@@ -7,6 +7,7 @@
 
 // Words of the probes. None is part of another one, and no template has them.
 #define CALL_ID "qX7probe9" // as Mistral wants ids
+#define LATER_ID "a1b2c3d4e"
 #define NAME "nibble_probe_name"
 #define KEY "nibble_probe_key"
 #define VALUE "nibble-probe-value"
@@ -18,12 +19,16 @@
 #define SYSTEM_NEXT "nibble-next-system"
 #define SYSTEM_LATE "nibble-late-system"
 
-#define USER "{'role': 'user', 'content': 'Hi'}"
+#define SAYS(role, text) "{'role': '" role "', 'content': '" text "'}"
+#define USER SAYS("user", "Hi")
 #define CALL(id, value) \
     "{'id': '" id "', 'type': 'function', 'function': {'name': '" NAME "', 'arguments': {'" KEY "': '" value "'}}}"
-#define CALLS(more, list) "{'role': 'assistant', 'content': '', " more "'tool_calls': [" list "]}"
+#define CALLS_AND(content, more, list) \
+    "{'role': 'assistant', 'content': '" content "', " more "'tool_calls': [" list "]}"
+#define CALLS(more, list) CALLS_AND("", more, list)
 #define RESULT_OF(id) "{'role': 'tool', 'tool_call_id': '" id "', 'content': '" RESULT "'}"
 #define ONE_CALL CALL(CALL_ID, VALUE)
+#define BOTH CALLS("", ONE_CALL ", " CALL(LATER_ID, VALUE_LATER))
 #define TOOLS                                                                                                     \
     "'tools': [{'type': 'function', 'function': {'name': '" NAME "', 'description': 'x', 'parameters': {'type': " \
     "'object', 'properties': {'" KEY "': {'type': 'string', 'description': 'x'}}, 'required': ['" KEY "']}}}]"
@@ -31,6 +36,8 @@
 #define TOOL_CHAT(messages) "{'messages': [" messages "], " TOOLS ", " SWITCHES "}"
 #define ANSWERED(messages) "{'messages': [" messages "], 'add_generation_prompt': false, " SWITCHES "}"
 #define SWITCHES "'enable_thinking': true, 'thinking': true"
+
+static const char answered[] = TOOL_CHAT(USER ", " CALLS("", ONE_CALL) ", " RESULT_OF(CALL_ID));
 
 // ---- one probe ----------------------------------------------------------------------------------------------------
 
@@ -94,26 +101,18 @@ static bool renders(const struct chat *chat, const struct message_shape *shape, 
 static void probe_contents(const struct chat *chat, struct message_shape *shape)
 {
     static const char as_list[] = CHAT("{'role': 'user', 'content': [{'type': 'text', 'text': '" CONTENT "'}]}");
-    struct strbuf text = probe(chat, shape, CHAT("{'role': 'user', 'content': '" CONTENT "'}"));
+    struct strbuf text = probe(chat, shape, CHAT(SAYS("user", CONTENT)));
     struct strbuf list = probe(chat, shape, as_list);
     shape->needs_lists = !find(&text, CONTENT) && find(&list, CONTENT);
     shape->takes_lists = shape->needs_lists || (text.len && bytes_equal(strbuf_bytes(&text), strbuf_bytes(&list)));
     bool shows_user = find(&text, CONTENT);
     strbuf_free(&text);
     strbuf_free(&list);
-    shape->takes_system = !shows_user
-        || SHOWS(chat, shape, CHAT("{'role': 'system', 'content': '" SYSTEM "'}, " USER), SYSTEM);
+    shape->takes_system = !shows_user || SHOWS(chat, shape, CHAT(SAYS("system", SYSTEM) ", " USER), SYSTEM);
     shape->one_system = shape->takes_system
         && !SHOWS(chat, shape,
-                  CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': "
-                       "'" SYSTEM_NEXT "'}, " USER ", {'role': "
-                       "'assistant', "
-                       "'content': "
-                       "'Hello'}, "
-                       "{'role': "
-                       "'system', "
-                       "'content': "
-                       "'" SYSTEM_LATE "'}, " USER),
+                  CHAT(SAYS("system", SYSTEM) ", " SAYS("system", SYSTEM_NEXT) ", " USER ", " SAYS(
+                      "assistant", "Hello") ", " SAYS("system", SYSTEM_LATE) ", " USER),
                   SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
 }
 
@@ -149,7 +148,6 @@ static bool find_call_shape(const struct chat *chat, struct message_shape *shape
 static void probe_calls(const struct chat *chat, struct message_shape *shape)
 {
     static const char called[] = TOOL_CHAT(USER ", " CALLS("", ONE_CALL));
-    static const char answered[] = TOOL_CHAT(USER ", " CALLS("", ONE_CALL) ", " RESULT_OF(CALL_ID));
     shape->writes_calls = shape->writes_results = true;
     if (find_call_shape(chat, shape, answered))
         return;
@@ -177,8 +175,7 @@ static void probe_ids(const struct chat *chat, struct message_shape *shape)
 
 static void probe_content_of_call(const struct chat *chat, struct message_shape *shape)
 {
-    static const char with_content[] = TOOL_CHAT(USER ", {'role': 'assistant', 'content': '" CONTENT "', 'tool_calls': "
-                                                      "[" ONE_CALL "]}, " RESULT_OF(CALL_ID));
+    static const char with_content[] = TOOL_CHAT(USER ", " CALLS_AND(CONTENT, "", ONE_CALL) ", " RESULT_OF(CALL_ID));
     if (SHOWS(chat, shape, with_content, VALUE))
         return;
     shape->calls_or_content = true;
@@ -187,10 +184,7 @@ static void probe_content_of_call(const struct chat *chat, struct message_shape 
 
 static void probe_several(const struct chat *chat, struct message_shape *shape)
 {
-    static const char several[] = TOOL_CHAT(
-        USER ", " CALLS("", ONE_CALL ", " CALL("a1b2c3d4e", VALUE_LATER)) ", " RESULT_OF(CALL_ID) ", " RESULT_OF("a1b2c"
-                                                                                                                 "3d4"
-                                                                                                                 "e"));
+    static const char several[] = TOOL_CHAT(USER ", " BOTH ", " RESULT_OF(CALL_ID) ", " RESULT_OF(LATER_ID));
     if (SHOWS(chat, shape, several, VALUE, VALUE_LATER))
         return;
     shape->one_call = true;
@@ -200,7 +194,6 @@ static void probe_several(const struct chat *chat, struct message_shape *shape)
 // The template writes a result where JSON has to stand: behind a key, and without quotes.
 static void probe_results(const struct chat *chat, struct message_shape *shape)
 {
-    static const char answered[] = TOOL_CHAT(USER ", " CALLS("", ONE_CALL) ", " RESULT_OF(CALL_ID));
     struct strbuf prompt = probe(chat, shape, answered);
     shape->results_as_json = find(&prompt, "\": " RESULT);
     strbuf_free(&prompt);
@@ -230,9 +223,7 @@ static bool shows_thought(const struct chat *chat, const struct message_shape *s
 static void probe_thoughts(const struct chat *chat, struct message_shape *shape)
 {
     static const char *const keys[] = { MESSAGE_THOUGHT, "reasoning", "thinking" };
-    static const char both[] = TOOL_CHAT(USER ", {'role': 'assistant', " THINKS "'content': '" CONTENT "', "
-                                              "'tool_calls': "
-                                              "[" ONE_CALL "]}, " RESULT_OF(CALL_ID));
+    static const char both[] = TOOL_CHAT(USER ", " CALLS_AND(CONTENT, THINKS, ONE_CALL) ", " RESULT_OF(CALL_ID));
     bool found = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !found; i++) {
         shape->thought_key = keys[i];

@@ -227,8 +227,6 @@ static void begin_answer(struct reasoning_splitter *splitter)
     strbuf_free(&again);
 }
 
-static bool is_blank(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
-
 static void add_before(struct reasoning_splitter *splitter, char byte)
 {
     struct strbuf *held = &splitter->held;
@@ -239,7 +237,7 @@ static void add_before(struct reasoning_splitter *splitter, char byte)
         return;
     }
     strbuf_add_byte(held, byte);
-    while (splitter->step == BEFORE && blanks < held->len && is_blank(held->data[blanks]))
+    while (splitter->step == BEFORE && blanks < held->len && bytes_is_space(held->data[blanks]))
         blanks++;
     if (blanks == held->len && blanks < BLANKS_MAX)
         return;
@@ -267,27 +265,20 @@ static void add_opened(struct reasoning_splitter *splitter, char byte)
 
 // ---- messages with headers (harmony) -------------------------------------------------------------------------------
 
-#define HEADER_END "<|message|>"
-
-static bool holds(struct bytes text, const char *part)
-{
-    return text.len && memmem(text.data, text.len, part, strlen(part));
-}
-
 // A call, commentary for the user and the final channel are not thought.
 static bool is_thought(struct bytes header, const char *channel)
 {
-    return holds(header, channel) && (holds(bytes_of(channel), "to=") || !holds(header, "to="));
+    return bytes_hold(header, channel) && (bytes_hold(bytes_of(channel), "to=") || !bytes_hold(header, "to="));
 }
 
 static void add_header(struct reasoning_splitter *splitter, char byte)
 {
     struct strbuf *held = &splitter->held;
-    size_t length = sizeof HEADER_END - 1;
     strbuf_add_byte(held, byte);
-    if (held->len >= length && !memcmp(held->data + held->len - length, HEADER_END, length)) {
+    if (bytes_end_with(strbuf_bytes(held), bytes_of("<|message|>"))) {
         bool thought = is_thought(strbuf_bytes(held), splitter->form->channel);
-        bool preamble = holds(strbuf_bytes(held), "<|channel|>commentary") && !holds(strbuf_bytes(held), "to=");
+        bool preamble = bytes_hold(strbuf_bytes(held), "<|channel|>commentary")
+            && !bytes_hold(strbuf_bytes(held), "to=");
         emit_held(splitter, MARKER, held->len);
         go(splitter, thought ? ANALYSIS : preamble ? PREAMBLE : MESSAGE);
     } else if (held->len > HEADER_MAX) {
@@ -309,12 +300,6 @@ static void add(struct reasoning_splitter *splitter, char byte)
     }
 }
 
-static bool ends_with(struct bytes text, const char *end)
-{
-    size_t len = strlen(end);
-    return text.len >= len && !memcmp(text.data + text.len - len, end, len);
-}
-
 struct reasoning_splitter *reasoning_open(const struct reasoning_form *form, struct bytes prompt,
                                           const struct reasoning_sink *sink)
 {
@@ -324,9 +309,9 @@ struct reasoning_splitter *reasoning_open(const struct reasoning_form *form, str
     if (form->channel)
         go(splitter, open ? HEADER : MESSAGE);
     else
-        go(splitter, !open ? BEFORE : ends_with(prompt, "\n") ? THOUGHT : OPENED);
+        go(splitter, !open ? BEFORE : bytes_end_with(prompt, bytes_of("\n")) ? THOUGHT : OPENED);
     for (int i = 0; i < REASONING_TAGS_MAX; i++)
-        if (form->answer_open[i] && ends_with(prompt, form->answer_open[i]))
+        if (form->answer_open[i] && bytes_end_with(prompt, bytes_of(form->answer_open[i])))
             splitter->tags = (1 << REASONING_TAGS_MAX) - 1;
     return splitter;
 }

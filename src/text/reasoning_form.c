@@ -68,7 +68,7 @@ static void note_signs(struct bytes text, unsigned char *seen)
 {
     for (int i = 0; i < FORMS; i++)
         for (int j = 0; j < REASONING_TAGS_MAX && forms[i].signs[j]; j++)
-            if (text.len && memmem(text.data, text.len, forms[i].signs[j], strlen(forms[i].signs[j])))
+            if (bytes_hold(text, forms[i].signs[j]))
                 seen[i] |= (unsigned char)(1 << j);
 }
 
@@ -92,15 +92,6 @@ const struct reasoning_form *reasoning_find(struct bytes template_source)
 
 // ---- by name ------------------------------------------------------------------------------------------------------
 
-static bool has_word(const char *words, const char *word)
-{
-    size_t len = strlen(word);
-    for (; words && *words; words += strcspn(words, " "), words += *words == ' ')
-        if (strcspn(words, " ") == len && !memcmp(words, word, len))
-            return len;
-    return false;
-}
-
 static const char *suggest_form(const char *name)
 {
     const char *names[FORMS];
@@ -113,7 +104,7 @@ const struct reasoning_form *reasoning_named(const char *name, struct error *err
 {
     struct strbuf all = { 0 };
     for (int i = 0; i < FORMS; i++)
-        if (!strcmp(name, forms[i].name) || has_word(forms[i].vllm, name))
+        if (!strcmp(name, forms[i].name) || bytes_is_word(forms[i].vllm, bytes_of(name)))
             return &forms[i];
     const char *near = suggest_form(name);
     for (int i = 0; i < FORMS; i++)
@@ -129,11 +120,11 @@ const struct reasoning_form *reasoning_named(const char *name, struct error *err
 
 // ---- efforts ------------------------------------------------------------------------------------------------------
 
-static int effort_rank(const char *word, size_t len)
+static int effort_rank(struct bytes word)
 {
     static const char *const efforts[] = { "none", "minimal", "low", "medium", "high", "xhigh", "max" };
     for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
-        if (strlen(efforts[i]) == len && !memcmp(efforts[i], word, len))
+        if (bytes_equal(bytes_of(efforts[i]), word))
             return (int)i;
     return -1;
 }
@@ -141,35 +132,29 @@ static int effort_rank(const char *word, size_t len)
 bool reasoning_nearest_effort(const struct reasoning_form *form, const char *effort,
                               char word[REASONING_EFFORT_BYTES_MAX])
 {
-    int wanted = effort_rank(effort, strlen(effort)), best = -1;
+    int wanted = effort_rank(bytes_of(effort)), best = -1;
     if (wanted < 0)
         return false;
-    for (const char *at = form->efforts; at && *at; at += strcspn(at, " "), at += *at == ' ') {
-        size_t len = strcspn(at, " ");
-        int distance = abs(effort_rank(at, len) - wanted);
+    const char *efforts = form->efforts;
+    for (struct bytes one; bytes_next_word(&efforts, &one);) {
+        int distance = abs(effort_rank(one) - wanted);
         if (best >= 0 && distance >= best)
             continue;
         best = distance;
-        snprintf(word, REASONING_EFFORT_BYTES_MAX, "%.*s", (int)len, at);
+        snprintf(word, REASONING_EFFORT_BYTES_MAX, "%.*s", (int)one.len, one.data);
     }
     return best >= 0;
 }
 
 // ---- markers ------------------------------------------------------------------------------------------------------
 
-static bool ends_with(struct bytes text, const char *end)
-{
-    size_t len = strlen(end);
-    return text.len >= len && !memcmp(text.data + text.len - len, end, len);
-}
-
 bool reasoning_is_open(const struct reasoning_form *form, struct bytes prompt)
 {
     if (form->channel)
-        return !ends_with(prompt, "<|message|>");
-    while (prompt.len && strchr(" \n\r\t", prompt.data[prompt.len - 1]))
+        return !bytes_end_with(prompt, bytes_of("<|message|>"));
+    while (prompt.len && bytes_is_space(prompt.data[prompt.len - 1]))
         prompt.len--;
-    return ends_with(prompt, form->open);
+    return bytes_end_with(prompt, bytes_of(form->open));
 }
 
 static void add_special(const char *text, const struct tokenizer *tokenizer, struct tokens *out)

@@ -404,7 +404,7 @@ static void test_written(void **state)
             json_t *one = read_quoted(arguments[j]), *other = read_quoted(arguments[COUNT_OF(arguments) - 1 - j]);
             json_t *calls = json_pack("[{s:s, s:o}]", "name", "get_weather", "arguments", one);
             check_written(form, tools, calls, "");
-            if (form->several) {
+            if (!form->single) {
                 json_array_append_new(calls, json_pack("{s:s, s:o}", "name", "get_weather", "arguments", other));
                 json_array_append_new(calls, json_pack("{s:s, s:{}}", "name", "get_time", "arguments"));
                 check_written(form, tools, calls, form->bare || form->channels ? "" : "Well:\n\n");

@@ -453,9 +453,9 @@ static void test_scan(void **state)
         const char *at = values[i];
         while (*at && answer == SCAN_MORE)
             answer = scan_add(&scan, *at++);
-        while (*at && answer == SCAN_WHOLE && scan_is_space(*at))
+        while (*at && answer == SCAN_WHOLE && bytes_is_space(*at))
             at++;
-        bool whole = (answer == SCAN_WHOLE && !*at) || (answer == SCAN_BEFORE && scan_is_space(at[-1]))
+        bool whole = (answer == SCAN_WHOLE && !*at) || (answer == SCAN_BEFORE && bytes_is_space(at[-1]))
             || (answer == SCAN_MORE && scan_add(&scan, ' ') == SCAN_BEFORE); // a number ends where something else is
         json_t *value = json_loads(values[i], JSON_DECODE_ANY, NULL);
         if (whole != (value != NULL))

@@ -8,8 +8,6 @@
 
 #include "base/utf8.h"
 
-static const uint32_t codepoint_max = 0x10FFFF, ascii_max = 0x7F;
-
 // ---- code points as bytes ----
 
 static void add_text(struct nfa *nfa, uint32_t from, uint32_t to, const char *text)
@@ -106,24 +104,24 @@ static void add_ascii_of_string(struct nfa *nfa, uint32_t from, uint32_t to, str
     }
 }
 
-void class_to_nfa(const struct character_class *class, struct nfa *nfa, uint32_t from, uint32_t to)
+void class_to_nfa(const struct range *ranges, size_t count, bool in_string, struct nfa *nfa, uint32_t from, uint32_t to)
 {
-    for (size_t i = 0; i < class->count; i++) {
-        struct range range = class->ranges[i];
-        if (class->in_string)
+    for (size_t i = 0; i < count; i++) {
+        struct range range = ranges[i];
+        if (in_string)
             add_ascii_of_string(nfa, from, to, range);
-        else if (range.low <= ascii_max)
-            nfa_bytes(nfa, from, to, (uint8_t)range.low, (uint8_t)(range.high < ascii_max ? range.high : ascii_max));
+        else if (range.low <= ASCII_MAX)
+            nfa_bytes(nfa, from, to, (uint8_t)range.low, (uint8_t)(range.high < ASCII_MAX ? range.high : ASCII_MAX));
         add_beyond_ascii(nfa, from, to, range);
     }
 }
 
 // ---- classes ----
 
-bool class_add(struct character_class *class, uint32_t low, uint32_t high, struct error *err)
+bool class_add(struct character_class *class, uint32_t low, uint32_t high)
 {
     if (class->count == CLASS_RANGES_MAX)
-        return fail(err, "a class of more than %d ranges", CLASS_RANGES_MAX);
+        return false;
     class->ranges[class->count++] = (struct range){ low, high };
     return true;
 }
@@ -134,46 +132,55 @@ static int compare_ranges(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool class_negate(struct character_class *class, struct error *err)
+size_t class_join(struct range *ranges, size_t count)
 {
-    struct character_class all = *class;
-    uint32_t next = class->wide ? 1 : ' '; // a negated class has no control characters
-    uint32_t end = all.letters ? ascii_max : codepoint_max;
-    qsort(all.ranges, all.count, sizeof *all.ranges, compare_ranges);
-    class->count = 0;
-    for (size_t i = 0; i < all.count; i++) {
-        if (all.ranges[i].low > next && !class_add(class, next, all.ranges[i].low - 1, err))
-            return false;
-        if (all.ranges[i].high >= next)
-            next = all.ranges[i].high + 1;
+    size_t kept = 0;
+    if (count)
+        qsort(ranges, count, sizeof *ranges, compare_ranges);
+    for (size_t i = 0; i < count; i++) {
+        if (kept && ranges[i].low <= ranges[kept - 1].high + 1)
+            ranges[kept - 1].high = ranges[i].high > ranges[kept - 1].high ? ranges[i].high : ranges[kept - 1].high;
+        else
+            ranges[kept++] = ranges[i];
     }
-    return (next > end || class_add(class, next, end, err))
-        && (!all.letters || !class->wide || class_add(class, ascii_max + 1, codepoint_max, err));
+    return kept;
 }
 
-bool class_add_letter(struct character_class *class, char letter, struct error *err)
+bool class_negate(struct character_class *class, uint32_t first, uint32_t last)
+{
+    struct character_class all = *class;
+    all.count = class_join(all.ranges, all.count);
+    class->count = 0;
+    for (size_t i = 0; i < all.count && first <= last; i++) {
+        uint32_t end = all.ranges[i].low > last ? last + 1 : all.ranges[i].low;
+        if (end > first && !class_add(class, first, end - 1))
+            return false;
+        first = all.ranges[i].high >= first ? all.ranges[i].high + 1 : first;
+    }
+    return first > last || class_add(class, first, last);
+}
+
+bool class_add_letters(struct character_class *class, char letter, uint32_t first, uint32_t last)
 {
     static const struct {
         char letter;
-        struct range ranges[5];
+        struct range ranges[4];
     } rows[] = {
         { 'd', { { '0', '9' } } },
-        { 'D', { { ' ', '/' }, { ':', '~' } } },
         { 'w', { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } } },
-        { 'W', { { ' ', '/' }, { ':', '@' }, { '[', '^' }, { '`', '`' }, { '{', '~' } } },
         { 's', { { '\t', '\r' }, { ' ', ' ' } } },
-        { 'S', { { '!', '~' } } },
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].letter != letter)
-            continue;
-        for (size_t k = 0; k < 5 && rows[i].ranges[k].high; k++)
-            class_add(class, rows[i].ranges[k].low, rows[i].ranges[k].high, err);
-        if (class->wide)
-            class_add(class, ascii_max + 1, codepoint_max, err);
-        if (class->wide && letter < 'a') // a complement
-            class_add(class, 1, ' ', err), class_add(class, ascii_max, ascii_max, err);
-        return class->letters = true;
-    }
-    return false;
+    struct character_class letters = { .count = 0 };
+    bool ok = true;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t k = 0; k < 4 && rows[i].ranges[k].high && rows[i].letter == (letter | 0x20); k++)
+            class_add(&letters, rows[i].ranges[k].low, rows[i].ranges[k].high);
+    if (!letters.count)
+        return false;
+    if (letter < 'a')
+        class_negate(&letters, first, last);
+    for (size_t i = 0; i < letters.count && ok; i++)
+        ok = class_add(class, letters.ranges[i].low, letters.ranges[i].high);
+    class->letters = true;
+    return ok;
 }

@@ -57,52 +57,19 @@ uint32_t ebnf_text(struct ebnf *tree, struct bytes text)
     return add_node(tree, node);
 }
 
-static int compare_ranges(const void *a, const void *b)
-{
-    uint32_t x = ((const struct ebnf_range *)a)->low, y = ((const struct ebnf_range *)b)->low;
-    return (x > y) - (x < y);
-}
-
-// Sorts ranges and joins those that touch; returns how many are left.
-static size_t join_ranges(struct ebnf_range *ranges, size_t count)
-{
-    size_t kept = 0;
-    if (count)
-        qsort(ranges, count, sizeof *ranges, compare_ranges);
-    for (size_t i = 0; i < count; i++) {
-        if (kept && ranges[i].low <= ranges[kept - 1].high + 1)
-            ranges[kept - 1].high = ranges[i].high > ranges[kept - 1].high ? ranges[i].high : ranges[kept - 1].high;
-        else
-            ranges[kept++] = ranges[i];
-    }
-    return kept;
-}
-
-static void add_range(struct ebnf *tree, uint32_t low, uint32_t high)
-{
-    MEMORY_RESERVE(tree->ranges, tree->range_count, tree->range_capacity);
-    tree->ranges[tree->range_count++] = (struct ebnf_range){ low, high };
-}
-
-uint32_t ebnf_class(struct ebnf *tree, struct ebnf_range *ranges, size_t count, bool negated)
+uint32_t ebnf_class(struct ebnf *tree, struct range *ranges, size_t count)
 {
     struct ebnf_node node = { .kind = EBNF_CLASS, .first = tree->range_count };
-    uint32_t next = 1;
-    count = join_ranges(ranges, count);
-    if (tree->range_count + count + 1 > EBNF_RANGES_MAX)
+    count = class_join(ranges, count);
+    if (!count)
+        return ebnf_fail(tree, "a character class that no character is in"), EBNF_NONE;
+    if (tree->range_count + count > EBNF_RANGES_MAX)
         return ebnf_fail(tree, "the grammar's character classes have more than %d ranges", EBNF_RANGES_MAX), EBNF_NONE;
     for (size_t i = 0; i < count; i++) {
-        if (!negated)
-            add_range(tree, ranges[i].low, ranges[i].high);
-        else if (ranges[i].low > next)
-            add_range(tree, next, ranges[i].low - 1);
-        next = ranges[i].high + 1 > next ? ranges[i].high + 1 : next;
+        MEMORY_RESERVE(tree->ranges, tree->range_count, tree->range_capacity);
+        tree->ranges[tree->range_count++] = ranges[i];
     }
-    if (negated && next <= EBNF_CODEPOINT_MAX)
-        add_range(tree, next, EBNF_CODEPOINT_MAX);
-    node.count = tree->range_count - node.first;
-    if (!node.count)
-        return ebnf_fail(tree, "a character class that no character is in"), EBNF_NONE;
+    node.count = (uint32_t)count;
     return add_node(tree, node);
 }
 

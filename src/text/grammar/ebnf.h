@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/ebnf.h: the syntax tree of a context-free grammar that came as text. Readers of GBNF and EBNF (gbnf.c)
-// and of Lark (lark.c) build it, ebnf_check finds what no answer could follow, and ebnf_compile.c makes rules of it.
+// text/grammar/ebnf.h: the syntax tree of a context-free grammar or a regex that came as text. Readers of GBNF and EBNF
+// (gbnf.c), Lark (lark.c), regexes (regex.c) and structural tags build it. Regular parts become automata (ebnf_nfa.c);
+// of grammars, ebnf_check finds what no answer could follow, and ebnf_compile.c makes rules.
 #ifndef TEXT_GRAMMAR_EBNF_H
 #define TEXT_GRAMMAR_EBNF_H
 
+#include "text/grammar/character_class.h"
 #include "text/grammar/rules.h"
 
 enum {
     EBNF_BYTES_MAX = 1 << 19, // of a grammar's text
     EBNF_RULES_MAX = 4096,
     EBNF_NODES_MAX = 1 << 16,
-    EBNF_RANGES_MAX = 1 << 17,   // of all character classes together
-    EBNF_CLASS_RANGES_MAX = 512, // of one
-    EBNF_DEPTH_MAX = 64,         // groups within groups
-    EBNF_REPEAT_MAX = 4096,      // of a count in braces
-    EBNF_CODEPOINT_MAX = 0x10FFFF,
+    EBNF_RANGES_MAX = 1 << 17, // of all character classes together
+    EBNF_DEPTH_MAX = 64,       // groups within groups
+    EBNF_REPEAT_MAX = 4096,    // of a count in braces
 };
 
 #define EBNF_NONE UINT32_MAX // no node, no rule: what a reader returns with a sentence
@@ -45,10 +45,6 @@ struct ebnf_node {
 
 #define EBNF_IRREGULAR UINT32_MAX // recursive, or nested deeper than EBNF_DEPTH_MAX
 
-struct ebnf_range {
-    uint32_t low, high;
-};
-
 struct ebnf_rule {
     struct bytes name;
     uint32_t line; // where it is defined, or else used first
@@ -59,7 +55,7 @@ struct ebnf_rule {
 struct ebnf {
     struct ebnf_node *nodes;
     struct ebnf_rule *rules;
-    struct ebnf_range *ranges;
+    struct range *ranges;
     uint32_t *links;
     struct strbuf texts;
     const json_t **schemas; // borrowed
@@ -82,8 +78,7 @@ void ebnf_free(struct ebnf *tree);
 
 uint32_t ebnf_text(struct ebnf *tree, struct bytes text);
 uint32_t ebnf_character(struct ebnf *tree, uint32_t codepoint);
-// The ranges in any order; `negated`: all other characters but NUL.
-uint32_t ebnf_class(struct ebnf *tree, struct ebnf_range *ranges, size_t count, bool negated);
+uint32_t ebnf_class(struct ebnf *tree, struct range *ranges, size_t count); // the ranges in any order
 uint32_t ebnf_reference(struct ebnf *tree, struct bytes name);
 uint32_t ebnf_repeat(struct ebnf *tree, uint32_t item, uint32_t low, uint32_t high);
 uint32_t ebnf_schema(struct ebnf *tree, const json_t *schema);
@@ -105,8 +100,10 @@ bool ebnf_fail(struct ebnf *tree, const char *format, ...)
 
 // Fails with a sentence: a rule that is not defined, cannot end, or begins with itself by way of another.
 bool ebnf_check(struct ebnf *tree);
-bool ebnf_loop_left(struct ebnf *tree); // a part of it: rules that begin with themselves become repetitions
 bool ebnf_fail_rule(struct ebnf *tree, uint32_t rule, const char *what); // about a rule and its line
+
+// Adds the texts of a regular part as paths between two states; in_string: as the content of a JSON string.
+void ebnf_to_nfa(const struct ebnf *tree, uint32_t node, bool in_string, struct nfa *nfa, uint32_t from, uint32_t to);
 
 // The root as a node of the grammar; RULES_NONE with a sentence.
 uint32_t ebnf_compile(struct ebnf *tree, struct grammar *grammar);
@@ -115,11 +112,7 @@ uint32_t ebnf_compile(struct ebnf *tree, struct grammar *grammar);
 
 bool gbnf_read(struct ebnf *tree, struct bytes text);
 bool lark_read(struct ebnf *tree, struct bytes text);
-bool lark_import(struct ebnf *tree, struct bytes name, struct bytes as); // common.NAME, as a rule of another name
-bool lark_is_likely(struct bytes text);                                  // no line of it begins a rule with ::=
-
-// A regex in Python's spelling, as far as it is regular; `flags`: letters behind it.
-uint32_t ebnf_read_regex(struct ebnf *tree, struct bytes pattern, struct bytes flags);
+bool lark_is_likely(struct bytes text); // no line of it begins a rule with ::=
 
 // The structural tag of vLLM, SGLang and XGrammar: free text in which triggers begin forms.
 bool structural_tag_read(struct ebnf *tree, const json_t *tag);

@@ -4,15 +4,13 @@
 // the empty one, zero times or once.
 #include <stdlib.h>
 
-#include "text/grammar/character_class.h"
 #include "text/grammar/ebnf.h"
 #include "text/grammar/schema.h"
 
 enum {
     LEAF_SIZE_MAX = 2048,    // states of a nondeterministic automaton that one is tried for
     LEAF_WORK_MAX = 1 << 18, // edges visited in such an attempt
-    LEAF_STATES_MAX = 512,   // of the result, and
-    LEAF_NEST_MAX = 128,     // nodes in one another
+    LEAF_STATES_MAX = 512,   // of the result
     RUN_SIZE_MAX = 256,      // of neighbours that become one automaton; a larger rule is one of its own
     STATES_FOR_ATTEMPTS = DFA_STATES_MAX * 3 / 4, // of a grammar; the rest is for single characters
     WORK_FOR_ATTEMPTS = DFA_WORK_MAX / 4,
@@ -24,88 +22,10 @@ struct compiler {
     uint32_t *rules;   // by rule: its node
     uint32_t *waiting; // rules whose nodes are reserved
     uint32_t waiting_count;
-    struct character_class class;
     struct error *err;
 };
 
 // ---- automata -------------------------------------------------------------------------------------------------------
-
-struct layout {
-    struct compiler *compiler;
-    struct nfa nfa;
-    int depth;
-};
-
-static void lay_out(struct layout *layout, uint32_t id, uint32_t from, uint32_t to);
-
-static void lay_out_text(struct layout *layout, const struct ebnf_node *node, uint32_t from, uint32_t to)
-{
-    const char *text = layout->compiler->tree->texts.data + node->first;
-    for (uint32_t i = 0; i < node->count; i++) {
-        uint32_t next = nfa_state(&layout->nfa);
-        nfa_bytes(&layout->nfa, from, next, (uint8_t)text[i], (uint8_t)text[i]);
-        from = next;
-    }
-    nfa_skip(&layout->nfa, from, to);
-}
-
-static void lay_out_class(struct layout *layout, const struct ebnf_node *node, uint32_t from, uint32_t to)
-{
-    struct character_class *class = &layout->compiler->class;
-    class->count = 0;
-    for (uint32_t i = 0; i < node->count; i++) {
-        struct ebnf_range range = layout->compiler->tree->ranges[node->first + i];
-        class->ranges[class->count++] = (struct range){ range.low, range.high };
-        if (class->count == CLASS_RANGES_MAX || i + 1 == node->count) {
-            class_to_nfa(class, &layout->nfa, from, to);
-            class->count = 0;
-        }
-    }
-}
-
-static void lay_out_repeat(struct layout *layout, const struct ebnf_node *node, uint32_t from, uint32_t to)
-{
-    struct nfa *nfa = &layout->nfa;
-    bool endless = node->high == RULES_UNBOUNDED;
-    uint32_t copies = endless ? node->low + 1 : node->high;
-    for (uint32_t i = 0; i < copies && !nfa->full; i++) {
-        uint32_t begin = nfa_state(nfa), end = nfa_state(nfa);
-        if (i >= node->low)
-            nfa_skip(nfa, from, to);
-        nfa_skip(nfa, from, begin);
-        lay_out(layout, node->first, begin, end);
-        if (endless && i == node->low)
-            nfa_skip(nfa, end, begin);
-        from = end;
-    }
-    nfa_skip(nfa, from, to);
-}
-
-static void lay_out(struct layout *layout, uint32_t id, uint32_t from, uint32_t to)
-{
-    const struct ebnf *tree = layout->compiler->tree;
-    const struct ebnf_node *node = &tree->nodes[id];
-    layout->nfa.full |= layout->depth++ > LEAF_NEST_MAX;
-    switch (layout->nfa.full ? EBNF_SCHEMA : node->kind) {
-    case EBNF_TEXT: lay_out_text(layout, node, from, to); break;
-    case EBNF_CLASS: lay_out_class(layout, node, from, to); break;
-    case EBNF_RULE: lay_out(layout, tree->rules[node->first].body, from, to); break;
-    case EBNF_REPEAT: lay_out_repeat(layout, node, from, to); break;
-    case EBNF_CHOICE:
-        for (uint32_t i = 0; i < node->count; i++)
-            lay_out(layout, tree->links[node->first + i], from, to);
-        break;
-    case EBNF_SEQUENCE:
-        for (uint32_t i = 0; i < node->count; i++) {
-            uint32_t next = i + 1 < node->count ? nfa_state(&layout->nfa) : to;
-            lay_out(layout, tree->links[node->first + i], from, next);
-            from = next;
-        }
-        break;
-    default: break;
-    }
-    layout->depth--;
-}
 
 // Nothing leads back to the start of an automaton made here, so that it can cease to accept the empty text.
 static void refuse_empty(struct dfa *dfa)
@@ -127,21 +47,21 @@ static void refuse_empty(struct dfa *dfa)
 static bool try_automaton(struct compiler *compiler, uint32_t id, struct dfa *out)
 {
     struct grammar *grammar = compiler->grammar;
-    struct layout layout = { .compiler = compiler };
+    struct nfa nfa = { 0 };
     size_t work = DFA_WORK_MAX - LEAF_WORK_MAX;
     bool single = compiler->tree->nodes[id].kind == EBNF_CLASS;
     *out = (struct dfa){ 0 };
     if (!single && (compiler->tree->nodes[id].size > LEAF_SIZE_MAX || grammar->work > WORK_FOR_ATTEMPTS))
         return false;
-    uint32_t begin = nfa_state(&layout.nfa);
-    nfa_skip(&layout.nfa, NFA_START, begin);
-    lay_out(&layout, id, begin, NFA_END);
-    bool ok = dfa_from_nfa(&layout.nfa, &work, out);
+    uint32_t begin = nfa_state(&nfa);
+    nfa_skip(&nfa, NFA_START, begin);
+    ebnf_to_nfa(compiler->tree, id, false, &nfa, begin, NFA_END);
+    bool ok = dfa_from_nfa(&nfa, &work, out);
     if (ok && out->count) {
         refuse_empty(out);
         dfa_minimise(out, &work);
     }
-    nfa_free(&layout.nfa);
+    nfa_free(&nfa);
     grammar->work += work - (DFA_WORK_MAX - LEAF_WORK_MAX);
     if (ok && (single || (out->count <= LEAF_STATES_MAX && grammar->states + out->count <= STATES_FOR_ATTEMPTS)))
         return true;
@@ -166,8 +86,7 @@ static uint32_t compile_class(struct compiler *compiler, uint32_t id)
 {
     struct dfa dfa;
     const struct ebnf_node *node = &compiler->tree->nodes[id];
-    struct bytes ranges = { (const char *)(compiler->tree->ranges + node->first),
-                            node->count * sizeof(struct ebnf_range) };
+    struct bytes ranges = { (const char *)(compiler->tree->ranges + node->first), node->count * sizeof(struct range) };
     int64_t known;
     if (map_get(&compiler->grammar->known, ranges, &known))
         return (uint32_t)known;
@@ -296,13 +215,6 @@ static struct bytes text_of(const struct ebnf *tree, uint32_t id)
     return (struct bytes){ tree->texts.data + node->first, node->count };
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    struct bytes x = ((const struct word *)a)->text, y = ((const struct word *)b)->text;
-    int order = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
-    return order ? order : (x.len > y.len) - (x.len < y.len);
-}
-
 // The texts among the alternatives as one table; RULES_NONE without a sentence where there are none.
 static uint32_t compile_texts(struct compiler *compiler, const struct ebnf_node *choice, bool *ok)
 {
@@ -314,7 +226,7 @@ static uint32_t compile_texts(struct compiler *compiler, const struct ebnf_node 
         if (tree->nodes[id].kind == EBNF_TEXT && tree->nodes[id].count)
             words[count++] = (struct word){ .text = text_of(tree, id), .next = RULES_NONE };
     }
-    qsort(words, count, sizeof *words, compare_texts);
+    qsort(words, count, sizeof *words, word_order);
     for (uint32_t i = 0; i < count; i++)
         if (!kept || !bytes_equal(words[kept - 1].text, words[i].text))
             words[kept++] = words[i];

@@ -14,7 +14,7 @@
 //   implies   in a schema without `type`, the type of an answer; the first row that implies one decides
 //   merge     schema_merge.c, merge_*: two values under allOf as one
 //   negate    schema_logic.c, negate_*: the keyword under `not`
-//   check     validate.c, check_*; none: the validator does not know the keyword either
+//   check     validate_keywords.c, check_*; none: the validator does not know the keyword either
 //   opposite  what is asked for when the keyword is negated, for bounds and counts
 // clang-format off
 #define SCHEMA_KEYWORDS(X) \
@@ -28,7 +28,7 @@
     X("required",             READ_LIST,   OBJECT, lists,        required,   required,           "") \
     X("additionalProperties", ANY,         OBJECT, schemas,      unknown,    additional,         "") \
     X("items",                ANY,         ARRAY,  schemas,      items,      items,              "") \
-    X("prefixItems",          READ_LIST,   ARRAY,  unmerged,     unknown,    prefix,             "") \
+    X("prefixItems",          READ_LIST,   ARRAY,  unmerged,     unknown,    items,              "") \
     X("minItems",             READ_NUMBER, ARRAY,  bounds,       count,      count,              "maxItems") \
     X("maxItems",             READ_NUMBER, ARRAY,  bounds,       count,      count,              "minItems") \
     X("pattern",              READ_TEXT,   STRING, patterns,     pattern,    pattern,            "") \

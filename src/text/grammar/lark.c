@@ -5,83 +5,37 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "text/grammar/ebnf.h"
+#include "text/grammar/notation.h"
+#include "text/grammar/regex.h"
 
 struct lark {
-    struct ebnf *tree;
-    struct bytes text;
-    size_t at;
-    int depth;
+    struct reader reader;
     bool in_terminal;  // within its definition nothing is ignored
     uint32_t *ignored; // terminals
     size_t ignored_count, ignored_capacity;
     uint32_t first; // the first rule
 };
 
+static struct lark *lark_of(struct reader *reader) { return (struct lark *)reader; }
+
+static const struct regex_style python = { .ecma = false }; // the spelling of regexes
+
 static const char skipped_rule[] = "%ignore"; // no name of the text's
 
-// ---- characters -----------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
-static bool at_end(const struct lark *lark) { return lark->at >= lark->text.len; }
+static bool begins_name(char c) { return c == '_' || (c > '9' && notation_is_name(c)); }
 
-static char peek(const struct lark *lark) { return at_end(lark) ? '\0' : lark->text.data[lark->at]; }
-
-static bool starts_with(const struct lark *lark, const char *text)
+static struct bytes take_name(struct reader *reader)
 {
-    return bytes_start_with(bytes_from(lark->text, lark->at), bytes_of(text));
+    size_t begin = reader->at;
+    if (begins_name(peek(reader)))
+        while (notation_is_name(peek(reader)) && !starts_with(reader, "->"))
+            reader->at++;
+    return (struct bytes){ reader->text.data + begin, reader->at - begin };
 }
 
-static bool take(struct lark *lark, const char *text)
-{
-    bool found = starts_with(lark, text);
-    lark->at += found ? strlen(text) : 0;
-    return found;
-}
-
-static void skip_line(struct lark *lark)
-{
-    while (!at_end(lark) && peek(lark) != '\n')
-        lark->at++;
-}
-
-static void skip_blanks(struct lark *lark)
-{
-    while (peek(lark) == ' ' || peek(lark) == '\t')
-        lark->at++;
-}
-
-static void skip_space(struct lark *lark)
-{
-    for (;; lark->at++) {
-        if (starts_with(lark, "//") || peek(lark) == '#')
-            skip_line(lark);
-        if (peek(lark) == '\n')
-            lark->tree->line++;
-        else if (peek(lark) != ' ' && peek(lark) != '\t' && peek(lark) != '\r')
-            return;
-    }
-}
-
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool is_name_byte(char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '-'; }
-
-static struct bytes peek_name(const struct lark *lark)
-{
-    size_t end = lark->at;
-    if (is_letter(peek(lark)))
-        while (end < lark->text.len && is_name_byte(lark->text.data[end])
-               && !bytes_start_with(bytes_from(lark->text, end), bytes_of("->")))
-            end++;
-    return (struct bytes){ lark->text.data + lark->at, end - lark->at };
-}
-
-static struct bytes take_name(struct lark *lark)
-{
-    struct bytes name = peek_name(lark);
-    lark->at += name.len;
-    return name;
-}
+static int shown(struct bytes name) { return name.len > 60 ? 60 : (int)name.len; } // of a name in a sentence
 
 static bool is_terminal(struct bytes name)
 {
@@ -90,21 +44,11 @@ static bool is_terminal(struct bytes name)
     return name.len && *name.data >= 'A' && *name.data <= 'Z';
 }
 
-static bool fail_found(struct lark *lark, const char *expected)
-{
-    char c = peek(lark);
-    if (at_end(lark))
-        return ebnf_fail(lark->tree, "the grammar ends, and %s was expected", expected);
-    if (c >= ' ' && c < 0x7F)
-        return ebnf_fail(lark->tree, "found '%c', expected %s", c, expected);
-    return ebnf_fail(lark->tree, "found byte %d, expected %s", (uint8_t)c, expected);
-}
-
 // Does `name:`, `?name:`, `!name:`, `name.priority:` or `name[attributes]:` stand here? Then its name ends at *end, the
 // colon at *colon.
-static bool begins_rule(const struct lark *lark, size_t *begin, size_t *end, size_t *colon)
+static bool begins_rule(const struct reader *reader, size_t *begin, size_t *end, size_t *colon)
 {
-    struct lark ahead = *lark;
+    struct reader ahead = *reader;
     while (peek(&ahead) == '?' || peek(&ahead) == '!')
         ahead.at++;
     *begin = ahead.at;
@@ -120,319 +64,238 @@ static bool begins_rule(const struct lark *lark, size_t *begin, size_t *end, siz
         if (!take(&ahead, "]"))
             return false;
     }
-    skip_blanks(&ahead);
+    notation_skip_blanks(&ahead);
     *colon = ahead.at;
     return peek(&ahead) == ':';
 }
 
-static bool ends_rule(const struct lark *lark)
+static bool ends_sequence(const struct reader *reader)
 {
     size_t begin, end, colon;
-    return at_end(lark) || peek(lark) == '%' || begins_rule(lark, &begin, &end, &colon);
+    char c = peek(reader);
+    return at_end(reader) || c == '|' || c == '%' || (reader->depth && (c == ')' || c == ']'))
+        || starts_with(reader, "->") || begins_rule(reader, &begin, &end, &colon);
+}
+
+// -> what the node of a syntax tree would be called.
+static bool end_sequence(struct reader *reader)
+{
+    if (!take(reader, "->"))
+        return true;
+    notation_skip_blanks(reader);
+    if (!take_name(reader).len)
+        return notation_fail_found(reader, "a name behind ->");
+    notation_skip_space(reader);
+    return true;
 }
 
 // ---- terminals ------------------------------------------------------------------------------------------------------
 
-static bool read_escape(struct lark *lark, uint32_t *out)
-{
-    static const char controls[] = "n\nr\rt\tf\fv\vb\ba\a";
-    char letter = peek(lark);
-    size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
-    lark->at += !at_end(lark);
-    for (const char *pair = controls; *pair; pair += 2)
-        if (*pair == letter)
-            return *out = (uint32_t)pair[1], true;
-    *out = (uint8_t)letter;
-    if (!digits)
-        return (letter && strchr("\\\"'/", letter))
-            || ebnf_fail(lark->tree, "a text has an unknown escape; \\n \\r \\t \\\\ \\\" \\xHH \\uHHHH are known");
-    for (*out = 0; digits--; lark->at++) {
-        int digit = at_end(lark) ? -1 : bytes_hex_digit(peek(lark));
-        if (digit < 0)
-            return fail_found(lark, "a hexadecimal digit: \\x has two of them, \\u four and \\U eight");
-        *out = *out << 4 | (uint32_t)digit;
-    }
-    return (*out <= EBNF_CODEPOINT_MAX && (*out < 0xD800 || *out > 0xDFFF))
-        || ebnf_fail(lark->tree, "U+%X is no character", *out);
-}
-
-// A text in quotes, behind the first.
-static bool read_quoted(struct lark *lark, char quote, struct strbuf *out)
-{
-    for (;;) {
-        uint32_t c;
-        if (at_end(lark) || peek(lark) == '\n')
-            return ebnf_fail(lark->tree, "a text has no closing quote");
-        if (take(lark, (const char[]){ quote, '\0' }))
-            return true;
-        if (take(lark, "\\")) {
-            if (!read_escape(lark, &c))
-                return false;
-        } else {
-            size_t len = utf8_decode(bytes_from(lark->text, lark->at), &c);
-            if (!len)
-                return ebnf_fail(lark->tree, "it is not valid UTF-8");
-            lark->at += len;
-        }
-        strbuf_add_codepoint(out, c);
-    }
-}
-
 // "text"i: each ASCII letter in either case.
-static uint32_t either_case(struct lark *lark, struct bytes text)
+static uint32_t either_case(struct reader *reader, struct bytes text)
 {
-    uint32_t begin = ebnf_begin(lark->tree);
+    uint32_t begin = ebnf_begin(reader->tree);
     for (size_t i = 0; i < text.len; i++) {
         uint32_t lower = (uint8_t)text.data[i] | 0x20u;
         bool letter = lower >= 'a' && lower <= 'z';
-        struct ebnf_range cases[] = { { lower, lower }, { lower ^ 0x20, lower ^ 0x20 } };
-        uint32_t node = letter ? ebnf_class(lark->tree, cases, 2, false)
-                               : ebnf_text(lark->tree, (struct bytes){ text.data + i, 1 });
-        if (!ebnf_add(lark->tree, node))
+        struct range cases[] = { { lower, lower }, { lower ^ 0x20, lower ^ 0x20 } };
+        uint32_t node = letter ? ebnf_class(reader->tree, cases, 2)
+                               : ebnf_text(reader->tree, (struct bytes){ text.data + i, 1 });
+        if (!ebnf_add(reader->tree, node))
             return EBNF_NONE;
     }
-    return ebnf_end(lark->tree, begin, EBNF_SEQUENCE);
+    return ebnf_end(reader->tree, begin, EBNF_SEQUENCE);
 }
 
 // "a".."z", behind the dots.
-static uint32_t read_range(struct lark *lark, struct bytes low)
+static uint32_t read_range(struct reader *reader, struct bytes low)
 {
     struct strbuf high = { 0 };
-    struct ebnf_range range = { 0, 0 };
+    struct range range = { 0, 0 };
     uint32_t node = EBNF_NONE;
-    skip_blanks(lark);
-    char quote = peek(lark);
-    if (quote != '"' && quote != '\'')
-        return fail_found(lark, "the text that a range ends with"), EBNF_NONE;
-    lark->at++;
-    if (read_quoted(lark, quote, &high)) {
+    notation_skip_blanks(reader);
+    char quote = peek(reader);
+    if (!take(reader, "\"") && !take(reader, "'"))
+        return notation_fail_found(reader, "the text that a range ends with"), EBNF_NONE;
+    if (notation_quoted(reader, quote, &high)) {
         bool single = utf8_decode(low, &range.low) == low.len && low.len
             && utf8_decode(strbuf_bytes(&high), &range.high) == high.len && high.len;
         if (single && range.low <= range.high)
-            node = ebnf_class(lark->tree, &range, 1, false);
+            node = ebnf_class(reader->tree, &range, 1);
         else
-            ebnf_fail(lark->tree, "a range goes from one character to another that is not before it");
+            ebnf_fail(reader->tree, "a range goes from one character to another that is not before it");
     }
     strbuf_free(&high);
     return node;
 }
 
-static uint32_t read_text(struct lark *lark, char quote)
+static uint32_t read_text(struct reader *reader, char quote)
 {
     struct strbuf text = { 0 };
     uint32_t node = EBNF_NONE;
-    strbuf_add_text(&text, "");
-    if (read_quoted(lark, quote, &text)) {
-        if (take(lark, ".."))
-            node = read_range(lark, strbuf_bytes(&text));
-        else if (peek(lark) == 'i' && take(lark, "i"))
-            node = either_case(lark, strbuf_bytes(&text));
+    if (notation_quoted(reader, quote, &text)) {
+        if (take(reader, ".."))
+            node = read_range(reader, strbuf_bytes(&text));
+        else if (take(reader, "i"))
+            node = either_case(reader, strbuf_bytes(&text));
         else
-            node = ebnf_text(lark->tree, strbuf_bytes(&text));
+            node = ebnf_text(reader->tree, strbuf_bytes(&text));
     }
     strbuf_free(&text);
     return node;
 }
 
 // /regex/flags, behind the first slash.
-static uint32_t read_regex(struct lark *lark)
+static uint32_t read_regex(struct reader *reader)
 {
-    size_t begin = lark->at;
-    while (!at_end(lark) && peek(lark) != '/' && peek(lark) != '\n')
-        lark->at += peek(lark) == '\\' && lark->at + 1 < lark->text.len ? 2 : 1;
-    struct bytes pattern = { lark->text.data + begin, lark->at - begin };
-    if (at_end(lark) || !take(lark, "/"))
-        return ebnf_fail(lark->tree, "a regex is not closed in its line by a /"), EBNF_NONE;
-    size_t flags = lark->at;
-    while (peek(lark) >= 'a' && peek(lark) <= 'z')
-        lark->at++;
-    return ebnf_read_regex(lark->tree, pattern, (struct bytes){ lark->text.data + flags, lark->at - flags });
+    size_t begin = reader->at;
+    while (!at_end(reader) && peek(reader) != '/' && peek(reader) != '\n')
+        reader->at += peek(reader) == '\\' && reader->at + 1 < reader->text.len ? 2 : 1;
+    struct bytes pattern = { reader->text.data + begin, reader->at - begin };
+    if (at_end(reader) || !take(reader, "/"))
+        return ebnf_fail(reader->tree, "a regex is not closed in its line by a /"), EBNF_NONE;
+    size_t flags = reader->at;
+    while (peek(reader) >= 'a' && peek(reader) <= 'z')
+        reader->at++;
+    return regex_read(reader->tree, pattern, (struct bytes){ reader->text.data + flags, reader->at - flags }, &python);
 }
 
 // A terminal of a rule, with what is ignored behind it.
-static uint32_t skip_behind(struct lark *lark, uint32_t terminal)
+static uint32_t skip_behind(struct reader *reader, uint32_t terminal)
 {
-    uint32_t begin = ebnf_begin(lark->tree);
-    if (lark->in_terminal || terminal == EBNF_NONE)
+    struct ebnf *tree = reader->tree;
+    uint32_t begin = ebnf_begin(tree);
+    if (lark_of(reader)->in_terminal || terminal == EBNF_NONE)
         return terminal;
-    if (!ebnf_add(lark->tree, terminal) || !ebnf_add(lark->tree, ebnf_reference(lark->tree, bytes_of(skipped_rule))))
+    if (!ebnf_add(tree, terminal) || !ebnf_add(tree, ebnf_reference(tree, bytes_of(skipped_rule))))
         return EBNF_NONE;
-    return ebnf_end(lark->tree, begin, EBNF_SEQUENCE);
+    return ebnf_end(tree, begin, EBNF_SEQUENCE);
 }
 
-// ---- expressions ----------------------------------------------------------------------------------------------------
+// ---- atoms ----------------------------------------------------------------------------------------------------------
 
-static uint32_t read_alternatives(struct lark *lark);
-
-static uint32_t read_group(struct lark *lark, const char *close)
+static uint32_t read_name(struct reader *reader)
 {
-    if (++lark->depth > EBNF_DEPTH_MAX)
-        return ebnf_fail(lark->tree, "groups are nested more than %d deep", EBNF_DEPTH_MAX), EBNF_NONE;
-    uint32_t node = read_alternatives(lark);
-    lark->depth--;
-    if (node != EBNF_NONE && !take(lark, close))
-        return fail_found(lark, *close == ')' ? "the ) of a group" : "the ] of an optional part"), EBNF_NONE;
-    return node;
-}
-
-static uint32_t read_name(struct lark *lark)
-{
-    struct bytes name = take_name(lark);
-    if (peek(lark) == '{' && lark->at + 1 < lark->text.len && is_letter(lark->text.data[lark->at + 1]))
-        return ebnf_fail(lark->tree, "templates (%.*s{...}) are not supported; write the rule out",
-                         name.len > 60 ? 60 : (int)name.len, name.data),
-               EBNF_NONE;
-    if (lark->in_terminal && !is_terminal(name))
-        return ebnf_fail(lark->tree, "a terminal cannot hold the rule \"%.*s\"", name.len > 60 ? 60 : (int)name.len,
+    struct bytes name = take_name(reader);
+    if (peek(reader) == '{' && begins_name(peek_at(reader, 1)))
+        return ebnf_fail(reader->tree, "templates (%.*s{...}) are not supported; write the rule out", shown(name),
                          name.data),
                EBNF_NONE;
-    uint32_t node = ebnf_reference(lark->tree, name);
-    return is_terminal(name) ? skip_behind(lark, node) : node;
+    if (lark_of(reader)->in_terminal && !is_terminal(name))
+        return ebnf_fail(reader->tree, "a terminal cannot hold the rule \"%.*s\"", shown(name), name.data), EBNF_NONE;
+    uint32_t node = ebnf_reference(reader->tree, name);
+    return is_terminal(name) ? skip_behind(reader, node) : node;
 }
 
-static uint32_t read_atom(struct lark *lark)
+static uint32_t read_atom(struct reader *reader)
 {
-    char c = peek(lark);
-    if (take(lark, "\"") || take(lark, "'"))
-        return skip_behind(lark, read_text(lark, c));
-    if (c == '/') {
-        lark->at++;
-        return skip_behind(lark, read_regex(lark));
-    }
-    if (take(lark, "("))
-        return read_group(lark, ")");
-    if (take(lark, "["))
-        return ebnf_repeat(lark->tree, read_group(lark, "]"), 0, 1);
-    if (is_letter(c))
-        return read_name(lark);
+    char c = peek(reader);
+    if (take(reader, "\"") || take(reader, "'"))
+        return skip_behind(reader, read_text(reader, c));
+    if (take(reader, "/"))
+        return skip_behind(reader, read_regex(reader));
+    if (take(reader, "("))
+        return notation_group(reader, ")");
+    if (take(reader, "["))
+        return ebnf_repeat(reader->tree, notation_group(reader, "]"), 0, 1);
+    if (begins_name(c))
+        return read_name(reader);
     if (c == '<' || c == '@')
-        return ebnf_fail(lark->tree, "%c...: tokens and other grammars cannot be named; write the text in quotes", c),
+        return ebnf_fail(reader->tree, "%c...: tokens and other grammars cannot be named; write the text in quotes", c),
                EBNF_NONE;
-    if (c && strchr("*+?~{", c))
-        return ebnf_fail(lark->tree, "%c has nothing to repeat before it", c), EBNF_NONE;
-    return fail_found(lark, "a text in quotes, a /regex/, a (group) or a name"), EBNF_NONE;
+    return notation_fail_found(reader, "a text in quotes, a /regex/, a (group) or a name"), EBNF_NONE;
 }
 
-static bool read_count(struct lark *lark, uint32_t *out)
-{
-    skip_blanks(lark);
-    if (peek(lark) < '0' || peek(lark) > '9')
-        return fail_found(lark, "a count");
-    for (*out = 0; peek(lark) >= '0' && peek(lark) <= '9'; lark->at++)
-        *out = *out > EBNF_REPEAT_MAX ? *out : *out * 10 + (uint32_t)(peek(lark) - '0');
-    skip_blanks(lark);
-    return *out <= EBNF_REPEAT_MAX || ebnf_fail(lark->tree, "a count is above %d", EBNF_REPEAT_MAX);
-}
-
-// ~ n and ~ n..m, or {n}, {n,}, {,m} and {n,m}; behind the first character.
-static bool read_counts(struct lark *lark, bool braces, uint32_t *low, uint32_t *high)
-{
-    const char *between = braces ? "," : "..";
-    skip_blanks(lark);
-    *low = 0;
-    if (!(braces && peek(lark) == ',') && !read_count(lark, low))
-        return false;
-    *high = *low;
-    if (take(lark, between)) {
-        skip_blanks(lark);
-        *high = RULES_UNBOUNDED;
-        if (!(braces && peek(lark) == '}') && !read_count(lark, high))
-            return false;
-    }
-    if (braces && !take(lark, "}"))
-        return fail_found(lark, "the } of a count");
-    return *low <= *high || ebnf_fail(lark->tree, "a count runs backwards");
-}
-
-static uint32_t read_repeated(struct lark *lark)
-{
-    uint32_t node = read_atom(lark), low = 0, high = RULES_UNBOUNDED;
-    if (node == EBNF_NONE)
-        return node;
-    skip_blanks(lark);
-    if (take(lark, "+"))
-        low = 1;
-    else if (take(lark, "?"))
-        high = 1;
-    else if (peek(lark) == '~' || peek(lark) == '{') {
-        bool braces = peek(lark) == '{';
-        lark->at++;
-        if (!read_counts(lark, braces, &low, &high))
-            return EBNF_NONE;
-    } else if (!take(lark, "*")) {
-        return node;
-    }
-    return ebnf_repeat(lark->tree, node, low, high);
-}
-
-static bool sequence_ends(const struct lark *lark)
-{
-    char c = peek(lark);
-    return c == '|' || (lark->depth && (c == ')' || c == ']')) || ends_rule(lark) || starts_with(lark, "->");
-}
-
-static uint32_t read_sequence(struct lark *lark)
-{
-    uint32_t begin = ebnf_begin(lark->tree);
-    for (skip_space(lark); !sequence_ends(lark); skip_space(lark))
-        if (!ebnf_add(lark->tree, read_repeated(lark)))
-            return EBNF_NONE;
-    if (take(lark, "->")) { // what the node of a syntax tree would be called
-        skip_blanks(lark);
-        if (!take_name(lark).len)
-            return fail_found(lark, "a name behind ->"), EBNF_NONE;
-        skip_space(lark);
-    }
-    return ebnf_end(lark->tree, begin, EBNF_SEQUENCE);
-}
-
-static uint32_t read_alternatives(struct lark *lark)
-{
-    uint32_t begin = ebnf_begin(lark->tree);
-    skip_space(lark);
-    take(lark, "|"); // the first alternative may begin with one
-    do {
-        if (!ebnf_add(lark->tree, read_sequence(lark)))
-            return EBNF_NONE;
-    } while (take(lark, "|"));
-    return ebnf_end(lark->tree, begin, EBNF_CHOICE);
-}
+static const struct notation lark_notation = {
+    .name = "grammar",
+    .comment = "//",
+    .repeats = "*+?~{",
+    .controls = "n\nr\rt\tf\fv\vb\ba\a",
+    .escapes = "\\\"'/",
+    .stacked_max = 1,
+    .leading_bar = true,
+    .skip_space = notation_skip_space,
+    .skip_blanks = notation_skip_blanks,
+    .read_atom = read_atom,
+    .ends_sequence = ends_sequence,
+    .end_sequence = end_sequence,
+};
 
 // ---- %import --------------------------------------------------------------------------------------------------------
 
-static bool read_imported(struct lark *lark, bool renamed)
+// The terminals of Lark's grammar "common".
+static const struct {
+    const char *name, *regex;
+} common[] = {
+    { "DIGIT", "[0-9]" },
+    { "HEXDIGIT", "[0-9a-fA-F]" },
+    { "INT", "[0-9]+" },
+    { "SIGNED_INT", "[+-]?[0-9]+" },
+    { "DECIMAL", "[0-9]+\\.[0-9]*|\\.[0-9]+" },
+    { "FLOAT", "[0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "SIGNED_FLOAT", "[+-]?([0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?)" },
+    { "NUMBER", "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "SIGNED_NUMBER", "[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?" },
+    { "ESCAPED_STRING", "\"([^\"\\\\\\n]|\\\\[^\\n])*\"" },
+    { "LCASE_LETTER", "[a-z]" },
+    { "UCASE_LETTER", "[A-Z]" },
+    { "LETTER", "[a-zA-Z]" },
+    { "WORD", "[a-zA-Z]+" },
+    { "CNAME", "[_a-zA-Z][_a-zA-Z0-9]*" },
+    { "WS_INLINE", "[ \\t]+" },
+    { "WS", "[ \\t\\f\\r\\n]+" },
+    { "CR", "\\r" },
+    { "LF", "\\n" },
+    { "NEWLINE", "(\\r?\\n)+" },
+    { "SH_COMMENT", "#[^\\n]*" },
+    { "CPP_COMMENT", "//[^\\n]*" },
+    { "C_COMMENT", "/\\*([^*]|\\*+[^*/])*\\*+/" },
+    { "SQL_COMMENT", "--[^\\n]*" },
+};
+
+static bool import(struct reader *reader, struct bytes name, struct bytes as)
 {
-    skip_space(lark);
-    struct bytes name = take_name(lark), as = name;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (bytes_equal(name, bytes_of(common[i].name)))
+            return ebnf_define(reader->tree, ebnf_rule(reader->tree, as), reader->tree->line,
+                               regex_read(reader->tree, bytes_of(common[i].regex), bytes_of(""), &python));
+    return ebnf_fail(reader->tree, "common.%.*s is not known here; define the terminal in the grammar", shown(name),
+                     name.data);
+}
+
+static bool read_imported(struct reader *reader, bool renamed)
+{
+    notation_skip_space(reader);
+    struct bytes name = take_name(reader), as = name;
     if (!name.len)
-        return fail_found(lark, "the name of a terminal");
-    skip_blanks(lark);
-    if (renamed && take(lark, "->")) {
-        skip_blanks(lark);
-        as = take_name(lark);
+        return notation_fail_found(reader, "the name of a terminal");
+    notation_skip_blanks(reader);
+    if (renamed && take(reader, "->")) {
+        notation_skip_blanks(reader);
+        as = take_name(reader);
     }
     if (!as.len)
-        return fail_found(lark, "a name behind ->");
-    return lark_import(lark->tree, name, as);
+        return notation_fail_found(reader, "a name behind ->");
+    return import(reader, name, as);
 }
 
 // %import common.X, %import common.X -> Y, %import common (X, Y)
-static bool read_import(struct lark *lark)
+static bool read_import(struct reader *reader)
 {
-    skip_blanks(lark);
-    if (!take(lark, "common"))
-        return ebnf_fail(lark->tree, "only terminals of \"common\" can be imported; define others in the grammar");
-    if (take(lark, "."))
-        return read_imported(lark, true);
-    skip_blanks(lark);
-    if (!take(lark, "("))
-        return fail_found(lark, ". or ( behind common");
+    notation_skip_blanks(reader);
+    if (!take(reader, "common"))
+        return ebnf_fail(reader->tree, "only terminals of \"common\" can be imported; define others in the grammar");
+    if (take(reader, "."))
+        return read_imported(reader, true);
+    notation_skip_blanks(reader);
+    if (!take(reader, "("))
+        return notation_fail_found(reader, ". or ( behind common");
     do {
-        if (!read_imported(lark, false))
+        if (!read_imported(reader, false))
             return false;
-        skip_space(lark);
-    } while (take(lark, ","));
-    return take(lark, ")") || fail_found(lark, "the ) of a list of imports");
+        notation_skip_space(reader);
+    } while (take(reader, ","));
+    return take(reader, ")") || notation_fail_found(reader, "the ) of a list of imports");
 }
 
 // ---- %ignore --------------------------------------------------------------------------------------------------------
@@ -440,7 +303,7 @@ static bool read_import(struct lark *lark)
 static bool read_ignore(struct lark *lark)
 {
     lark->in_terminal = true;
-    uint32_t node = read_alternatives(lark);
+    uint32_t node = notation_alternatives(&lark->reader);
     lark->in_terminal = false;
     if (node == EBNF_NONE)
         return false;
@@ -452,7 +315,7 @@ static bool read_ignore(struct lark *lark)
 // (one | another)*, or nothing.
 static bool define_ignored(struct lark *lark)
 {
-    struct ebnf *tree = lark->tree;
+    struct ebnf *tree = lark->reader.tree;
     uint32_t begin = ebnf_begin(tree), rule = ebnf_rule(tree, bytes_of(skipped_rule)), body;
     for (size_t i = 0; i < lark->ignored_count; i++)
         ebnf_add(tree, lark->ignored[i]);
@@ -467,17 +330,17 @@ static bool define_ignored(struct lark *lark)
 // llguidance's attributes of a rule. `capture` marks what its client reads from the answer, and changes no answer.
 static bool check_attributes(struct lark *lark, size_t end, size_t colon)
 {
-    struct lark ahead = *lark;
+    struct reader ahead = lark->reader;
     ahead.at = end;
     if (peek(&ahead) != '[')
         return true;
     do {
         ahead.at++;
-        skip_blanks(&ahead);
+        notation_skip_blanks(&ahead);
         struct bytes name = take_name(&ahead);
         if (!bytes_equal(name, bytes_of("capture")))
-            return ebnf_fail(lark->tree, "the attribute %.*s of a rule is not supported; capture is",
-                             name.len > 40 ? 40 : (int)name.len, name.data);
+            return ebnf_fail(lark->reader.tree, "the attribute %.*s of a rule is not supported; capture is",
+                             shown(name), name.data);
         while (ahead.at < colon && !strchr(",]", peek(&ahead)))
             ahead.at++;
     } while (peek(&ahead) == ',');
@@ -486,45 +349,45 @@ static bool check_attributes(struct lark *lark, size_t end, size_t colon)
 
 static bool read_directive(struct lark *lark)
 {
-    if (take(lark, "%llguidance {}")) // the notation's name, without options
+    if (take(&lark->reader, "%llguidance {}")) // the notation's name, without options
         return true;
-    if (take(lark, "%import"))
-        return read_import(lark);
-    if (take(lark, "%ignore"))
+    if (take(&lark->reader, "%import"))
+        return read_import(&lark->reader);
+    if (take(&lark->reader, "%ignore"))
         return read_ignore(lark);
-    lark->at++;
-    struct bytes name = take_name(lark);
-    return ebnf_fail(lark->tree, "%%%.*s is not supported; %%import and %%ignore are",
-                     name.len > 40 ? 40 : (int)name.len, name.data);
+    lark->reader.at++;
+    struct bytes name = take_name(&lark->reader);
+    return ebnf_fail(lark->reader.tree, "%%%.*s is not supported; %%import and %%ignore are", shown(name), name.data);
 }
 
 static bool read_rule(struct lark *lark)
 {
     size_t begin, end, colon;
-    uint32_t line = lark->tree->line;
-    if (!begins_rule(lark, &begin, &end, &colon))
-        return fail_found(lark, "a rule: name: ...");
-    struct bytes name = { lark->text.data + begin, end - begin };
+    uint32_t line = lark->reader.tree->line;
+    if (!begins_rule(&lark->reader, &begin, &end, &colon))
+        return notation_fail_found(&lark->reader, "a rule: name: ...");
+    struct bytes name = { lark->reader.text.data + begin, end - begin };
     if (!check_attributes(lark, end, colon))
         return false;
-    uint32_t rule = ebnf_rule(lark->tree, name);
-    lark->at = colon + 1;
+    uint32_t rule = ebnf_rule(lark->reader.tree, name);
+    lark->reader.at = colon + 1;
     lark->in_terminal = is_terminal(name);
     if (lark->first == EBNF_NONE && !lark->in_terminal)
         lark->first = rule;
-    bool ok = ebnf_define(lark->tree, rule, line, read_alternatives(lark));
+    bool ok = ebnf_define(lark->reader.tree, rule, line, notation_alternatives(&lark->reader));
     lark->in_terminal = false;
     return ok;
 }
 
 bool lark_read(struct ebnf *tree, struct bytes text)
 {
-    struct lark lark = { .tree = tree, .text = text, .first = EBNF_NONE };
+    struct lark lark = { .reader = { .tree = tree, .text = text, .notation = &lark_notation }, .first = EBNF_NONE };
+    struct reader *reader = &lark.reader;
     int64_t start;
     bool ok = true;
     tree->line = 1;
-    for (skip_space(&lark); ok && !at_end(&lark); skip_space(&lark))
-        ok = peek(&lark) == '%' ? read_directive(&lark) : read_rule(&lark);
+    for (notation_skip_space(reader); ok && !at_end(reader); notation_skip_space(reader))
+        ok = peek(reader) == '%' ? read_directive(&lark) : read_rule(&lark);
     ok = ok && define_ignored(&lark);
     free(lark.ignored);
     if (!ok)
@@ -542,7 +405,7 @@ bool lark_is_likely(struct bytes text)
         if (at_start && bytes_start_with(bytes_from(text, i), bytes_of("::=")))
             return false;
         char c = text.data[i];
-        at_start = c == '\n' || (at_start && (is_name_byte(c) || c == '.' || c == ' ' || c == '\t' || c == '\r'));
+        at_start = c == '\n' || (at_start && (notation_is_name(c) || c == '.' || c == ' ' || c == '\t' || c == '\r'));
     }
     return true;
 }

@@ -36,14 +36,9 @@ struct ways {
 
 static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
 {
-    bool unmet = schema->unmet;
-    schema->unmet = false;
-    if (node == RULES_NONE)
-        return unmet;
-    if (*count == WAYS_MAX)
+    if (node != RULES_NONE && *count == WAYS_MAX)
         return fail(schema->err, "a parameter of more than %d kinds", WAYS_MAX);
-    nodes[(*count)++] = node;
-    return true;
+    return schema_add_way(schema, node, nodes, count);
 }
 
 // The closing text of a parameter: %k stands for its name.
@@ -212,22 +207,11 @@ static bool collect_types(struct schema *schema, const json_t *json, struct ways
                    &ways->json_count);
 }
 
-static const json_t *merge_all(struct schema *schema, const json_t *json)
-{
-    const json_t *parts = json_object_get(json, "allOf"),
-                 *merged = parts ? schema_without(schema, json, "allOf") : json;
-    json_t *part;
-    size_t i;
-    json_array_foreach (parts, i, part)
-        merged = merged ? schema_merge(schema, merged, part) : NULL;
-    return merged;
-}
-
 static bool collect(struct schema *schema, const json_t *json, struct ways *ways)
 {
     if (schema->depth >= SCHEMA_DEPTH_MAX)
         return fail(schema->err, "the schema nests more than %d deep", SCHEMA_DEPTH_MAX);
-    json = merge_all(schema, schema_follow(schema, json));
+    json = schema_merge_all(schema, schema_follow(schema, json));
     if (!json)
         return schema->unmet;
     schema->depth++;
@@ -298,16 +282,6 @@ static bool add_parameter(struct object *object, const char *name, const json_t 
     return true;
 }
 
-static bool is_required(const json_t *json, const char *name)
-{
-    json_t *item;
-    size_t i;
-    json_array_foreach (json_object_get(json, "required"), i, item)
-        if (json_is_string(item) && !strcmp(json_string_value(item), name))
-            return true;
-    return false;
-}
-
 static bool read_properties(struct object *object, const json_t *json)
 {
     static const char *const known[] = { "type", "properties", "required", "additionalProperties", NULL };
@@ -318,7 +292,7 @@ static bool read_properties(struct object *object, const json_t *json)
     if (other)
         schema_defer(object->schema, other);
     json_object_foreach ((json_t *)properties, name, value)
-        if (!add_parameter(object, name, value, is_required(json, name)))
+        if (!add_parameter(object, name, value, schema_requires(json, name)))
             return false;
     json_array_foreach (required, i, value) {
         name = json_string_value(value);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "text/grammar/dfa.h"
 
-enum { PATTERN_BYTES_MAX = 4096, PATTERN_DEPTH_MAX = 64, PATTERN_REPEAT_MAX = 4096 };
+enum { PATTERN_BYTES_MAX = 4096 };
 
 enum pattern_form {
     PATTERN_WHOLE,  // the text itself, and all of it is matched: ^ and $ at the ends say nothing

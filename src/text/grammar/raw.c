@@ -52,8 +52,6 @@ static bool raw_accepts(const void *context, const void *state)
     return ((const struct raw_state *)state)->closed;
 }
 
-static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
-
 // May the value end in this state of the JSON string?
 static bool ends_value(const struct raw *raw, uint16_t at)
 {
@@ -77,7 +75,7 @@ static bool raw_step(const void *context, const void *state, uint8_t byte, void 
         return false;
     size_t kept = match_on(raw->close, at->matched, byte), inner = match_on(raw->inner, at->inner, byte);
     size_t passed = at->matched + 1 - kept; // bytes that turn out to be the value's
-    struct raw_state to = { .json = at->json, .begun = at->begun || !is_space(byte) || !raw->plain };
+    struct raw_state to = { .json = at->json, .begun = at->begun || !bytes_is_space((char)byte) || !raw->plain };
     for (size_t i = 0; i < passed && to.json; i++)
         to.json = step_json(raw->json, to.json, i < at->matched ? (uint8_t)raw->close.data[i] : byte);
     if (!to.json)

@@ -17,11 +17,9 @@ static uint32_t add_node(struct grammar *grammar, struct node node, struct error
     return grammar->node_count++;
 }
 
-static int compare_words(const void *a, const void *b)
+int word_order(const void *a, const void *b)
 {
-    struct bytes x = ((const struct word *)a)->text, y = ((const struct word *)b)->text;
-    int order = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
-    return order ? order : (x.len > y.len) - (x.len < y.len);
+    return bytes_order(((const struct word *)a)->text, ((const struct word *)b)->text);
 }
 
 uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count, struct error *err)
@@ -36,7 +34,7 @@ uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count
         table.words[i] = words[i];
         table.words[i].text.data = arena_text(&grammar->arena, words[i].text.data, words[i].text.len);
     }
-    qsort(table.words, count, sizeof *table.words, compare_words);
+    qsort(table.words, count, sizeof *table.words, word_order);
     MEMORY_RESERVE(grammar->tables, grammar->table_count, grammar->table_capacity);
     grammar->tables[grammar->table_count] = table;
     return add_node(grammar,

@@ -66,6 +66,8 @@ struct word {
     uint32_t next;     // the node behind it, or RULES_NONE
 };
 
+int word_order(const void *a, const void *b); // by their bytes, for qsort
+
 struct word_table {
     struct word *words; // in the order of their bytes
     uint32_t count;

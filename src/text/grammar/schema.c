@@ -76,18 +76,11 @@ struct schema_savepoint schema_begin(const struct schema *schema)
                                       schema->path.len };
 }
 
-static void cut(struct strbuf *text, size_t len)
-{
-    text->len = len;
-    if (text->data)
-        text->data[len] = '\0';
-}
-
 void schema_undo(struct schema *schema, const struct schema_savepoint *attempt)
 {
-    cut(&schema->grammar->unenforced, attempt->unenforced);
-    cut(&schema->grammar->unsupported, attempt->unsupported);
-    cut(&schema->path, attempt->path);
+    strbuf_cut(&schema->grammar->unenforced, attempt->unenforced);
+    strbuf_cut(&schema->grammar->unsupported, attempt->unsupported);
+    strbuf_cut(&schema->path, attempt->path);
     schema->unmet = false;
 }
 
@@ -102,7 +95,7 @@ size_t schema_enter(struct schema *schema, const char *keyword, const char *name
     return mark;
 }
 
-void schema_leave(struct schema *schema, size_t mark) { cut(&schema->path, mark); }
+void schema_leave(struct schema *schema, size_t mark) { strbuf_cut(&schema->path, mark); }
 
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
                    const char *high_name, uint32_t *high)
@@ -183,8 +176,7 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
 
 // ---- types ----
 
-// Adds an alternative, unless its schema cannot be met; false: it failed for another reason.
-static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
+bool schema_add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
 {
     bool unmet = schema->unmet;
     schema->unmet = false;
@@ -214,13 +206,14 @@ static uint32_t compile_types(struct schema *schema, const json_t *json)
         return schema_never(schema);
     if (types == SCHEMA_ALL && !schema_constraint_beside(json, (const char *const[]){ "type", "nullable", NULL }))
         return schema_any(schema->grammar, schema->err);
-    if ((types & SCHEMA_OBJECT) && !add_way(schema, schema_object(schema, json), nodes, &count))
+    if ((types & SCHEMA_OBJECT) && !schema_add_way(schema, schema_object(schema, json), nodes, &count))
         return RULES_NONE;
-    if ((types & SCHEMA_ARRAY) && !add_way(schema, schema_array(schema, json), nodes, &count))
+    if ((types & SCHEMA_ARRAY) && !schema_add_way(schema, schema_array(schema, json), nodes, &count))
         return RULES_NONE;
-    if ((types & SCHEMA_STRING) && !add_way(schema, schema_string(schema, json), nodes, &count))
+    if ((types & SCHEMA_STRING) && !schema_add_way(schema, schema_string(schema, json), nodes, &count))
         return RULES_NONE;
-    if ((types & SCHEMA_NUMBER) && !add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
+    if ((types & SCHEMA_NUMBER)
+        && !schema_add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
         return RULES_NONE;
     if (types & SCHEMA_BOOLEAN) {
         nodes[count++] = schema_word(schema->grammar, "true", schema->err);
@@ -271,17 +264,10 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
 
 static uint32_t compile_all(struct schema *schema, const json_t *json)
 {
-    const json_t *parts = json_object_get(json, "allOf"), *merged = schema_without(schema, json, "allOf");
-    json_t *part;
-    size_t i;
-    if (!json_array_size(parts))
+    if (!json_array_size(json_object_get(json, "allOf")))
         return fail(schema->err, "'allOf' is not a list of schemas"), RULES_NONE;
-    json_array_foreach (parts, i, part) {
-        merged = schema_merge(schema, merged, part);
-        if (!merged)
-            return RULES_NONE;
-    }
-    return schema_value(schema, merged);
+    const json_t *merged = schema_merge_all(schema, json);
+    return merged ? schema_value(schema, merged) : RULES_NONE;
 }
 
 uint32_t schema_alternatives(struct schema *schema, const json_t *json, const char *keyword)
@@ -300,7 +286,7 @@ uint32_t schema_alternatives(struct schema *schema, const json_t *json, const ch
         snprintf(name, sizeof name, "%zu", i);
         size_t mark = schema_enter(schema, keyword, name);
         const json_t *alternative = beside ? schema_merge(schema, beside, part) : part;
-        if (!add_way(schema, alternative ? schema_value(schema, alternative) : RULES_NONE, nodes, &ways))
+        if (!schema_add_way(schema, alternative ? schema_value(schema, alternative) : RULES_NONE, nodes, &ways))
             return RULES_NONE;
         schema_leave(schema, mark);
     }

@@ -59,6 +59,9 @@ uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, 
 bool schema_open(struct schema *schema, struct grammar *grammar, const json_t *json, struct error *err);
 uint32_t schema_close(struct schema *schema, uint32_t node); // returns the node
 
+// Adds an alternative, unless its schema cannot be met; false: it failed for another reason.
+bool schema_add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count);
+
 // A literal that is made once.
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err);
 uint32_t schema_word(struct grammar *grammar, const char *word, struct error *err); // true, false or null
@@ -123,7 +126,9 @@ const json_t *schema_follow(struct schema *schema, const json_t *json); // throu
 const json_t *schema_keep(struct schema *schema, json_t *made);
 // The schema of values that are valid against both, borrowed; NULL with a sentence.
 const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t *b);
+const json_t *schema_merge_all(struct schema *schema, const json_t *json);                    // of it and its allOf
 const json_t *schema_without(struct schema *schema, const json_t *json, const char *keyword); // borrowed
+bool schema_requires(const json_t *json, const char *name);
 json_t *schema_listed(const json_t *json); // the values of const or enum, as a new list; NULL: neither is there
 // Can it be seen that no answer to either is valid against both?
 bool schema_exclusive(struct schema *schema, const json_t *a, const json_t *b, int depth);

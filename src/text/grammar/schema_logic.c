@@ -12,8 +12,10 @@ enum { NEGATE_DEPTH_MAX = 8, NEGATE_WAYS_MAX = 32, NEGATE_NUMBERS_MAX = 16, APAR
 
 struct negation {
     struct schema *schema;
-    const json_t *json; // the schema
-    json_t *ways;       // schemas
+    const json_t *json;  // the schema
+    const char *keyword; // of it, that is being negated
+    json_t *value;
+    json_t *ways; // schemas
     int depth;
 };
 
@@ -34,11 +36,10 @@ static void add_types(struct negation *negation, unsigned types)
         add_way(negation, json_pack("{so}", "type", schema_type_names(types)));
 }
 
-static void negate_type(struct negation *negation, const char *keyword, json_t *value)
+static void negate_type(struct negation *negation)
 {
     struct error ignored;
     unsigned types;
-    (void)keyword, (void)value;
     if (!schema_read_types(negation->json, &types, &ignored))
         return;
     if ((types & SCHEMA_NUMBER) == SCHEMA_INTEGER) {
@@ -68,9 +69,10 @@ static void add_gaps(struct negation *negation, double *numbers, size_t count)
     }
 }
 
-static void negate_values(struct negation *negation, const char *keyword, json_t *value)
+static void negate_values(struct negation *negation)
 {
-    json_t *list = strcmp(keyword, "const") == 0 ? json_pack("[O]", value) : json_incref(value);
+    json_t *list = strcmp(negation->keyword, "const") == 0 ? json_pack("[O]", negation->value)
+                                                           : json_incref(negation->value);
     json_t *strings = json_array(), *flags = json_pack("[b, b]", 1, 0), *item;
     double numbers[NEGATE_NUMBERS_MAX];
     size_t count = 0, i;
@@ -101,52 +103,53 @@ static void negate_values(struct negation *negation, const char *keyword, json_t
 
 static const struct keyword *keyword_of(const char *name) { return &schema_keywords[keyword_find(name)]; }
 
-static void negate_bound(struct negation *negation, const char *keyword, json_t *value)
+static void negate_bound(struct negation *negation)
 {
-    if (json_is_number(value))
-        add_way(negation, json_pack("{ss sO}", "type", "number", keyword_of(keyword)->opposite, value));
+    if (json_is_number(negation->value))
+        add_way(negation,
+                json_pack("{ss sO}", "type", "number", keyword_of(negation->keyword)->opposite, negation->value));
 }
 
-static void negate_count(struct negation *negation, const char *keyword, json_t *value)
+static void negate_count(struct negation *negation)
 {
-    json_int_t count = json_integer_value(value) + (keyword_is_maximum(keyword) ? 1 : -1);
-    json_t *type = schema_type_names(keyword_of(keyword)->implies);
-    if (count >= 0 && json_integer_value(value) < SCHEMA_COUNT_MAX)
-        add_way(negation, json_pack("{sO sI}", "type", type, keyword_of(keyword)->opposite, count));
+    json_int_t count = json_integer_value(negation->value) + (keyword_is_maximum(negation->keyword) ? 1 : -1);
+    json_t *type = schema_type_names(keyword_of(negation->keyword)->implies);
+    if (count >= 0 && json_integer_value(negation->value) < SCHEMA_COUNT_MAX)
+        add_way(negation, json_pack("{sO sI}", "type", type, keyword_of(negation->keyword)->opposite, count));
     json_decref(type);
 }
 
-static void negate_pattern(struct negation *negation, const char *keyword, json_t *value)
+static void negate_pattern(struct negation *negation)
 {
-    add_way(negation, json_pack("{ss s{sO}}", "type", "string", "not", keyword, value));
+    add_way(negation, json_pack("{ss s{sO}}", "type", "string", "not", negation->keyword, negation->value));
 }
 
-static void negate_required(struct negation *negation, const char *keyword, json_t *value)
+static void negate_required(struct negation *negation)
 {
     json_t *name;
     size_t i;
-    (void)keyword;
-    json_array_foreach (value, i, name)
+    json_array_foreach (negation->value, i, name)
         if (json_is_string(name))
             add_way(negation, json_pack("{ss s{sb}}", "type", "object", "properties", json_string_value(name), 0));
 }
 
-static void negate_properties(struct negation *negation, const char *keyword, json_t *value)
+static void negate_properties(struct negation *negation)
 {
     const char *name;
     json_t *part;
-    json_object_foreach (value, name, part) {
+    json_object_foreach (negation->value, name, part) {
         json_t *other = negate(negation->schema, part, negation->depth + 1);
         add_way(negation,
-                other ? json_pack("{ss s[s] s{so}}", "type", "object", "required", name, keyword, name, other) : NULL);
+                other ? json_pack("{ss s[s] s{so}}", "type", "object", "required", name, negation->keyword, name, other)
+                      : NULL);
     }
 }
 
 // Some item does not meet the schema: here, the first one.
-static void negate_items(struct negation *negation, const char *keyword, json_t *value)
+static void negate_items(struct negation *negation)
 {
-    json_t *other = json_is_array(value) ? NULL : negate(negation->schema, value, negation->depth + 1);
-    (void)keyword;
+    json_t *other = json_is_array(negation->value) ? NULL
+                                                   : negate(negation->schema, negation->value, negation->depth + 1);
     negation->schema->narrow = true;
     if (other && json_object_get(negation->json, "prefixItems"))
         json_decref(other);
@@ -154,22 +157,21 @@ static void negate_items(struct negation *negation, const char *keyword, json_t 
         add_way(negation, json_pack("{ss si s[o]}", "type", "array", "minItems", 1, "prefixItems", other));
 }
 
-static void negate_all(struct negation *negation, const char *keyword, json_t *value)
+static void negate_all(struct negation *negation)
 {
     json_t *part;
     size_t i;
-    (void)keyword;
-    json_array_foreach (value, i, part)
+    json_array_foreach (negation->value, i, part)
         add_way(negation, negate(negation->schema, part, negation->depth + 1));
 }
 
-static void negate_any(struct negation *negation, const char *keyword, json_t *value)
+static void negate_any(struct negation *negation)
 {
     json_t *part, *none = json_array();
     size_t i;
     bool ok = true;
-    negation->schema->narrow |= strcmp(keyword, "oneOf") == 0; // to meet two of them is another way
-    json_array_foreach (value, i, part) {
+    negation->schema->narrow |= strcmp(negation->keyword, "oneOf") == 0; // to meet two of them is another way
+    json_array_foreach (negation->value, i, part) {
         json_t *other = ok ? negate(negation->schema, part, negation->depth + 1) : NULL;
         ok = other && json_array_append_new(none, other) == 0;
     }
@@ -177,37 +179,27 @@ static void negate_any(struct negation *negation, const char *keyword, json_t *v
     json_decref(none);
 }
 
-static void negate_not(struct negation *negation, const char *keyword, json_t *value)
-{
-    (void)keyword;
-    add_way(negation, json_incref(value));
-}
+static void negate_not(struct negation *negation) { add_way(negation, json_incref(negation->value)); }
 
-static void negate_ref(struct negation *negation, const char *keyword, json_t *value)
+static void negate_ref(struct negation *negation)
 {
     struct error ignored;
-    const json_t *target = json_is_string(value)
-        ? schema_resolve(negation->schema->root, json_string_value(value), &ignored)
+    const json_t *target = json_is_string(negation->value)
+        ? schema_resolve(negation->schema->root, json_string_value(negation->value), &ignored)
         : NULL;
-    if (json_is_string(value) && schema_is_elsewhere(json_string_value(value)))
-        schema_ignore(negation->schema, keyword);
+    if (json_is_string(negation->value) && schema_is_elsewhere(json_string_value(negation->value)))
+        schema_ignore(negation->schema, negation->keyword);
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
 
-static void negate_unknown(struct negation *negation, const char *keyword, json_t *value)
-{
-    (void)keyword, (void)value;
-    negation->schema->narrow = true;
-}
+static void negate_unknown(struct negation *negation) { negation->schema->narrow = true; }
 
-typedef void negate_keyword(struct negation *negation, const char *keyword, json_t *value);
+typedef void negate_keyword(struct negation *negation);
 
 // A schema of values that are invalid against this one, as a new reference; NULL: it cannot be written.
 static json_t *negate(struct schema *schema, const json_t *json, int depth)
 {
-    struct negation negation = { schema, json, NULL, depth };
-    const char *keyword;
-    json_t *value;
+    struct negation negation = { .schema = schema, .json = json, .depth = depth };
 #define X(name, form, type, merge, negate, check, opposite) negate_##negate,
     static negate_keyword *const negations[] = { SCHEMA_KEYWORDS(X) };
 #undef X
@@ -218,10 +210,10 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
         return NULL;
     negation.ways = json_array();
     schema->narrow = false;
-    json_object_foreach ((json_t *)json, keyword, value) {
-        int index = keyword_find(keyword);
+    json_object_foreach ((json_t *)json, negation.keyword, negation.value) {
+        int index = keyword_find(negation.keyword);
         if (index >= 0)
-            negations[index](&negation, keyword, value);
+            negations[index](&negation);
     }
     size_t count = json_array_size(negation.ways);
     json_t *result = count == 1 ? json_incref(json_array_get(negation.ways, 0))

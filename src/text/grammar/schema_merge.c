@@ -68,36 +68,37 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
 
 // Two values of a keyword, both of its form, as one. Each function returns a new reference, or NULL with a sentence.
 
+struct pair {
+    struct schema *schema;
+    const char *keyword;
+    json_t *a, *b;
+};
+
 // The grammar enforces the first value alone.
-static json_t *merge_unmerged(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_unmerged(const struct pair *pair)
 {
-    (void)b;
-    schema_defer(schema, keyword);
-    return json_incref(a);
+    schema_defer(pair->schema, pair->keyword);
+    return json_incref(pair->a);
 }
 
 // The larger minimum, the smaller maximum.
-static json_t *merge_bounds(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_bounds(const struct pair *pair)
 {
-    (void)schema;
-    if (!json_is_number(a) || !json_is_number(b)) // draft 4: a flag
-        return json_incref(json_is_number(a) ? b : a);
-    bool larger = json_number_value(a) > json_number_value(b), equal = json_number_value(a) == json_number_value(b);
-    return json_incref(!equal && larger != keyword_is_maximum(keyword) ? a : b);
+    if (!json_is_number(pair->a) || !json_is_number(pair->b)) // draft 4: a flag
+        return json_incref(json_is_number(pair->a) ? pair->b : pair->a);
+    bool larger = json_number_value(pair->a) > json_number_value(pair->b),
+         equal = json_number_value(pair->a) == json_number_value(pair->b);
+    return json_incref(!equal && larger != keyword_is_maximum(pair->keyword) ? pair->a : pair->b);
 }
 
-static json_t *merge_flags(struct schema *schema, const char *keyword, json_t *a, json_t *b)
-{
-    (void)schema, (void)keyword;
-    return json_incref(json_is_true(a) ? a : b);
-}
+static json_t *merge_flags(const struct pair *pair) { return json_incref(json_is_true(pair->a) ? pair->a : pair->b); }
 
 // The least common multiple.
-static json_t *merge_multiples(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_multiples(const struct pair *pair)
 {
-    json_int_t x = json_integer_value(a), y = json_integer_value(b), product = x * y;
+    json_int_t x = json_integer_value(pair->a), y = json_integer_value(pair->b), product = x * y;
     if (x <= 0 || y <= 0 || x > INT32_MAX || y > INT32_MAX)
-        return merge_unmerged(schema, keyword, a, b);
+        return merge_unmerged(pair);
     while (y) {
         json_int_t rest = x % y;
         x = y;
@@ -107,21 +108,21 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
 }
 
 // A text that matches both: ^(?=A)(?=B), which does not work for patterns with alternatives.
-static json_t *merge_patterns(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_patterns(const struct pair *pair)
 {
-    const char *x = json_string_value(a), *y = json_string_value(b);
+    const char *x = json_string_value(pair->a), *y = json_string_value(pair->b);
     if (strchr(x, '|') || strchr(y, '|'))
-        return merge_unmerged(schema, keyword, a, b);
+        return merge_unmerged(pair);
     return json_sprintf("^(?=%s%s)(?=%s%s)", x[0] == '^' ? "" : ".*", x, y[0] == '^' ? "" : ".*", y);
 }
 
 // Values (or names) that both lists have.
-static json_t *merge_common(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_common(const struct pair *pair)
 {
     json_t *common = json_array(), *x, *y;
     size_t i, j;
-    json_array_foreach (a, i, x)
-        for (j = 0; (y = json_array_get(b, j)) && schema->work++ < SCHEMA_WORK_MAX; j++)
+    json_array_foreach (pair->a, i, x)
+        for (j = 0; (y = json_array_get(pair->b, j)) && pair->schema->work++ < SCHEMA_WORK_MAX; j++)
             if (json_equal(x, y)) {
                 json_array_append(common, x);
                 break;
@@ -129,86 +130,81 @@ static json_t *merge_common(struct schema *schema, const char *keyword, json_t *
     if (json_array_size(common))
         return common;
     json_decref(common);
-    schema_fail_unmet(schema, "nothing is common to two lists of '%s'", keyword);
+    schema_fail_unmet(pair->schema, "nothing is common to two lists of '%s'", pair->keyword);
     return NULL;
 }
 
-static json_t *merge_types(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_types(const struct pair *pair)
 {
-    json_t *first = json_pack("{sO}", "type", a), *second = json_pack("{sO}", "type", b), *common = NULL;
+    json_t *first = json_pack("{sO}", "type", pair->a), *second = json_pack("{sO}", "type", pair->b), *common = NULL;
     unsigned x = 0, y = 0;
-    bool ok = schema_read_types(first, &x, schema->err) && schema_read_types(second, &y, schema->err);
+    bool ok = schema_read_types(first, &x, pair->schema->err) && schema_read_types(second, &y, pair->schema->err);
     json_decref(first);
     json_decref(second);
     if (ok && x & y)
         common = schema_type_names(x & y);
     else if (ok)
-        schema_fail_unmet(schema, "'%s' is asked to be two different things", keyword);
+        schema_fail_unmet(pair->schema, "'%s' is asked to be two different things", pair->keyword);
     return common;
 }
 
-static json_t *merge_constants(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_constants(const struct pair *pair)
 {
-    (void)a, (void)b; // equal ones do not come here
-    schema_fail_unmet(schema, "'%s' is asked to be two different values", keyword);
+    // equal ones do not come here
+    schema_fail_unmet(pair->schema, "'%s' is asked to be two different values", pair->keyword);
     return NULL;
 }
 
-static json_t *merge_lists(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_lists(const struct pair *pair)
 {
-    (void)schema, (void)keyword;
-    json_t *all = json_copy(a);
-    json_array_extend(all, b);
+    json_t *all = json_copy(pair->a);
+    json_array_extend(all, pair->b);
     return all;
 }
 
 // The two schemas are merged later, when the result is compiled.
-static json_t *merge_schemas(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *both_schemas(json_t *a, json_t *b)
 {
-    (void)schema, (void)keyword;
     if (json_is_false(a) || json_is_false(b))
         return json_false();
     return json_pack("{s[OO]}", "allOf", a, b);
 }
 
+static json_t *merge_schemas(const struct pair *pair) { return both_schemas(pair->a, pair->b); }
+
 // Not valid against either.
-static json_t *merge_negated(struct schema *schema, const char *keyword, json_t *a, json_t *b)
-{
-    (void)schema, (void)keyword;
-    return json_pack("{s[OO]}", "anyOf", a, b);
-}
+static json_t *merge_negated(const struct pair *pair) { return json_pack("{s[OO]}", "anyOf", pair->a, pair->b); }
 
 // All pairs of alternatives, if they are few.
-static json_t *merge_alternatives(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_alternatives(const struct pair *pair)
 {
     json_t *x, *y, *pairs;
     size_t i, j;
-    if (json_array_size(a) * json_array_size(b) > SCHEMA_PRODUCT_MAX)
-        return merge_unmerged(schema, keyword, a, b);
+    if (json_array_size(pair->a) * json_array_size(pair->b) > SCHEMA_PRODUCT_MAX)
+        return merge_unmerged(pair);
     pairs = json_array();
-    json_array_foreach (a, i, x)
-        json_array_foreach (b, j, y)
-            json_array_append_new(pairs, merge_schemas(schema, keyword, x, y));
+    json_array_foreach (pair->a, i, x)
+        json_array_foreach (pair->b, j, y)
+            json_array_append_new(pairs, both_schemas(x, y));
     return pairs;
 }
 
-static json_t *merge_properties(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+static json_t *merge_properties(const struct pair *pair)
 {
     const char *name;
     json_t *value;
-    (void)keyword;
-    json_t *all = json_copy(a);
-    json_object_foreach (b, name, value) {
-        json_t *other = json_object_get(a, name);
+    json_t *all = json_copy(pair->a);
+    json_object_foreach (pair->b, name, value) {
+        json_t *other = json_object_get(pair->a, name);
         if (!other)
             json_object_set(all, name, value);
         else if (!json_equal(other, value))
-            json_object_set_new(all, name, merge_schemas(schema, name, other, value));
+            json_object_set_new(all, name, both_schemas(other, value));
     }
     return all;
 }
 
-typedef json_t *merge(struct schema *schema, const char *keyword, json_t *a, json_t *b);
+typedef json_t *merge(const struct pair *pair);
 
 static json_t *merge_values_of(struct schema *schema, const char *name, json_t *a, json_t *b)
 {
@@ -221,7 +217,7 @@ static json_t *merge_values_of(struct schema *schema, const char *name, json_t *
         return json_incref(a);
     if (!keyword_fits(keyword, a, &ignored)) // refused where it is compiled
         return json_incref(a);
-    return keyword_fits(keyword, b, &ignored) ? merges[keyword](schema, name, a, b) : json_incref(b);
+    return keyword_fits(keyword, b, &ignored) ? merges[keyword](&(struct pair){ schema, name, a, b }) : json_incref(b);
 }
 
 // A property that one schema names is an additional one to the other.
@@ -239,7 +235,7 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
     json_t *properties = json_copy(json_object_get(both, "properties"));
     json_object_foreach ((json_t *)names, name, value)
         if (!json_object_get(own, name))
-            json_object_set_new(properties, name, merge_schemas(schema, name, value, additional));
+            json_object_set_new(properties, name, both_schemas(value, additional));
     json_object_set_new(both, "properties", properties ? properties : json_object());
 }
 
@@ -318,6 +314,17 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     return merge_objects(schema, a, b);
 }
 
+const json_t *schema_merge_all(struct schema *schema, const json_t *json)
+{
+    const json_t *parts = json_object_get(json, "allOf");
+    json_t *part;
+    size_t i;
+    json = parts ? schema_without(schema, json, "allOf") : json;
+    json_array_foreach (parts, i, part)
+        json = schema_merge(schema, json, part);
+    return json;
+}
+
 // ---- mutual exclusion ----
 
 const json_t *schema_follow(struct schema *schema, const json_t *json)
@@ -370,14 +377,21 @@ static bool share_value(struct schema *schema, const json_t *a, const json_t *b)
     return false;
 }
 
-static bool requires(struct schema *schema, const json_t *json, const char *name)
+bool schema_requires(const json_t *json, const char *name)
 {
     json_t *item;
     size_t i;
     json_array_foreach (json_object_get(json, "required"), i, item)
-        if (schema->work++ < SCHEMA_WORK_MAX && json_is_string(item) && strcmp(json_string_value(item), name) == 0)
+        if (json_is_string(item) && strcmp(json_string_value(item), name) == 0)
             return true;
     return false;
+}
+
+// The same, bounded.
+static bool requires(struct schema *schema, const json_t *json, const char *name)
+{
+    schema->work += json_array_size(json_object_get(json, "required"));
+    return schema->work < SCHEMA_WORK_MAX && schema_requires(json, name);
 }
 
 // Objects exclude each other by a property that both require with different values, or that one requires and the other

@@ -3,6 +3,7 @@
 // (patternProperties, additionalProperties), with as many members as minProperties and maxProperties ask for.
 #include <stdlib.h>
 
+#include "format/json.h"
 #include "text/grammar/ecma.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/validate.h"
@@ -71,16 +72,6 @@ static const json_t *schema_of(struct object *object, const char *name, const js
     return all ? all : additional ? additional : json_true();
 }
 
-static bool is_required(const struct object *object, const char *name)
-{
-    json_t *item;
-    size_t i;
-    json_array_foreach (json_object_get(object->json, "required"), i, item)
-        if (json_is_string(item) && strcmp(json_string_value(item), name) == 0)
-            return true;
-    return false;
-}
-
 static bool add_property(struct object *object, const char *name, const json_t *own)
 {
     struct schema *schema = object->schema;
@@ -90,7 +81,7 @@ static bool add_property(struct object *object, const char *name, const json_t *
     schema_enter(schema, "properties", name);
     const json_t *json = schema_of(object, name, own);
     uint32_t value = json ? schema_value(schema, json) : RULES_NONE;
-    if (value == RULES_NONE && schema->unmet && !is_required(object, name)) { // then it never comes
+    if (value == RULES_NONE && schema->unmet && !schema_requires(object->json, name)) { // then it never comes
         schema_undo(schema, &attempt);
         value = schema_never(schema);
     }
@@ -282,23 +273,15 @@ static bool read_extra(struct object *object)
 
 // ---- members ----
 
-static struct bytes key_text(const char *name, struct strbuf *out)
-{
-    json_t *text = json_string_nocheck(name);
-    char *quoted = json_dumps(text, JSON_ENCODE_ANY);
-    json_decref(text);
-    strbuf_add_text(out, quoted ? quoted : "\"\"");
-    free(quoted);
-    return strbuf_bytes(out);
-}
-
 // The keys of an object. The nodes behind them are set later.
 static uint32_t key_words(const struct object *object)
 {
     struct word *words = memory_new(object->count, sizeof *words);
     struct strbuf *texts = memory_new(object->count, sizeof *texts);
-    for (uint32_t i = 0; i < object->count; i++)
-        words[i] = (struct word){ key_text(object->properties[i].name, &texts[i]), i, RULES_NONE };
+    for (uint32_t i = 0; i < object->count; i++) {
+        json_add_string(object->properties[i].name, &texts[i]);
+        words[i] = (struct word){ strbuf_bytes(&texts[i]), i, RULES_NONE };
+    }
     uint32_t node = rules_words(object->schema->grammar, words, object->count, object->schema->err);
     for (uint32_t i = 0; i < object->count; i++)
         strbuf_free(&texts[i]);

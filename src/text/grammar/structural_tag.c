@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reader of structural tags (XGrammar's, as vLLM and SGLang take them) into a syntax tree: free text in which markers
 // begin forms, and forms made of one another. Tokens by their ids are refused: masks are about text.
-#include "text/grammar/ebnf.h"
+#include "text/grammar/regex.h"
 #include "text/grammar/until.h"
 
 #include <stdio.h>
@@ -109,12 +109,8 @@ static uint32_t read_regex(struct reader *reader, const json_t *form, const stru
     (void)outer;
     if (!get_text(reader, form, "regex", "pattern", &pattern))
         return EBNF_NONE;
-    if (pattern.len && pattern.data[0] == '^')
-        pattern = bytes_from(pattern, 1);
-    if (pattern.len && pattern.data[pattern.len - 1] == '$'
-        && (pattern.len < 2 || pattern.data[pattern.len - 2] != '\\'))
-        pattern.len--;
-    return ebnf_read_regex(reader->tree, pattern, (struct bytes){ "", 0 });
+    return regex_read(reader->tree, pattern, bytes_of(""),
+                      &(struct regex_style){ .search = true, .starts = true, .ends = true });
 }
 
 static uint32_t read_list(struct reader *reader, const json_t *form, const struct markers *outer, enum ebnf_kind kind)

@@ -30,13 +30,8 @@ void vocabulary_write(const struct tokenizer *tokenizer, int32_t id, bool first,
 static int compare_entries(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    size_t len = x->text.len < y->text.len ? x->text.len : y->text.len;
-    int order = len ? memcmp(x->text.data, y->text.data, len) : 0;
-    if (order)
-        return order;
-    if (x->text.len != y->text.len)
-        return x->text.len < y->text.len ? -1 : 1;
-    return (x->token.id > y->token.id) - (x->token.id < y->token.id);
+    int order = bytes_order(x->text, y->text);
+    return order ? order : (x->token.id > y->token.id) - (x->token.id < y->token.id);
 }
 
 static size_t common_length(struct bytes a, struct bytes b)

@@ -27,11 +27,13 @@ struct call {
     struct value self; // what the filter, test or method is applied to
     struct value arg[BUILTIN_PARAMETERS_MAX];
     const struct arguments *all; // as they were given
+    int what;                    // the row's
 };
 
 struct builtin {
     const char *name;
     struct value (*run)(struct call *call);
+    int what;               // it is to do, where it stands in several rows
     int required;           // parameters without a default, the first ones
     const char *parameters; // separated by spaces; "/" in front: not to be named; "*": any, in call->all
 };

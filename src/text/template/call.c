@@ -54,7 +54,7 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
 struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
                           const struct arguments *arguments)
 {
-    struct call call = { .render = render, .self = self, .all = arguments };
+    struct call call = { .render = render, .self = self, .all = arguments, .what = builtin->what };
     if (!render_step(render, 1) || (*builtin->parameters != '*' && !bind_arguments(&call, builtin)))
         return value_none();
     return builtin->run(&call);
@@ -110,14 +110,6 @@ struct value macro_new(struct render *render, const struct node_function *functi
     return (struct value){ .type = VALUE_MACRO, .macro = macro };
 }
 
-static const struct node_parameter *find_parameter(const struct node_function *function, struct bytes name)
-{
-    const struct node_parameter *parameter = function->parameters;
-    while (parameter && !bytes_equal(parameter->name, name))
-        parameter = parameter->next;
-    return parameter;
-}
-
 static void bind_parameters(struct render *render, const struct node_function *function, const struct arguments *given,
                             struct activation *frame)
 {
@@ -128,7 +120,7 @@ static void bind_parameters(struct render *render, const struct node_function *f
         frame->slots[parameter->slot] = given->values[i];
     for (size_t i = 0; i < given->keyword_count; i++) {
         struct bytes name = given->keywords[i].name;
-        parameter = find_parameter(function, name);
+        parameter = node_find_parameter(function, name);
         if (parameter && !value_given(frame->slots[parameter->slot]))
             frame->slots[parameter->slot] = given->keywords[i].value;
         else

@@ -2,8 +2,8 @@
 // Lookup in the tables of filters, tests, methods and global functions.
 #include "text/template/environment.h"
 
-#define ROW(name, function, required, parameters) { name, function, required, parameters },
-#define FORBIDDEN(name) { name, NULL, 0, "*" },
+#define ROW(name, function, what, required, parameters) { name, function, what, required, parameters },
+#define FORBIDDEN(name) { name, NULL, 0, 0, "*" },
 
 static const struct builtin filters[] = { TEMPLATE_FILTERS(ROW) };
 static const struct builtin tests[] = { TEMPLATE_TESTS(ROW) };

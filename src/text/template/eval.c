@@ -30,7 +30,7 @@ static struct value eval_name(struct render *render, const struct node *node)
 static struct list *eval_items(struct render *render, const struct node *items)
 {
     struct list *list = list_new(render, 0);
-    for (; items && !render->failed; items = items->next)
+    for (; items && items->type != NODE_KEYWORD && !render->failed; items = items->next)
         list_add(render, list, eval_expression(render, items));
     return list;
 }
@@ -57,25 +57,20 @@ static struct value eval_dict(struct render *render, const struct node *node)
 
 static struct value eval_attribute(struct render *render, const struct node *node)
 {
-    struct value of = eval_expression(render, node->attribute.of);
+    struct value of = eval_expression(render, node->items);
     render->line = node->line;
-    return attribute_get(render, of, node->attribute.name);
-}
-
-static struct value eval_optional(struct render *render, const struct node *node)
-{
-    return node ? eval_expression(render, node) : value_none();
+    return attribute_get(render, of, node->name.name);
 }
 
 static struct value eval_item(struct render *render, const struct node *node)
 {
-    struct value of = eval_expression(render, node->item.of);
-    const struct node *index = node->item.index;
+    struct value of = eval_expression(render, node->items);
+    const struct node *index = node->items->next;
     if (index->type == NODE_SLICE) {
-        struct value start = eval_optional(render, index->slice.start), stop = eval_optional(render, index->slice.stop);
-        struct value step = eval_optional(render, index->slice.step);
+        struct list *parts = eval_items(render, index->items);
         render->line = node->line;
-        return attribute_slice(render, of, start, stop, step);
+        return render->failed ? value_none()
+                              : attribute_slice(render, of, parts->items[0], parts->items[1], parts->items[2]);
     }
     struct value key = eval_expression(render, index);
     render->line = node->line;
@@ -88,89 +83,87 @@ static struct value eval_slice(struct render *render, const struct node *node)
     return render_fail(render, "a slice stands alone between its brackets");
 }
 
-static void eval_arguments(struct render *render, const struct node_arguments *nodes, struct arguments *out)
+static void eval_arguments(struct render *render, const struct node *nodes, struct arguments *out)
 {
-    struct list *values = eval_items(render, nodes->positional);
+    struct list *values = eval_items(render, nodes);
     *out = (struct arguments){ .values = values->items, .count = values->count };
     size_t count = 0;
-    for (const struct node *keyword = nodes->keywords; keyword; keyword = keyword->next)
+    while (nodes && nodes->type != NODE_KEYWORD)
+        nodes = nodes->next;
+    for (const struct node *keyword = nodes; keyword; keyword = keyword->next)
         count++;
     out->keywords = count ? render_room(render, count, sizeof *out->keywords) : NULL;
-    for (const struct node *keyword = nodes->keywords; keyword && out->keywords; keyword = keyword->next)
+    for (const struct node *keyword = nodes; keyword && out->keywords; keyword = keyword->next)
         out->keywords[out->keyword_count++] = (struct keyword){
-            .name = keyword->keyword.name,
-            .value = eval_expression(render, keyword->keyword.value),
+            .name = keyword->name.name,
+            .value = eval_expression(render, keyword->items),
         };
 }
 
 static struct value eval_call(struct render *render, const struct node *node)
 {
-    struct value callee = eval_expression(render, node->call.callee);
+    struct value callee = eval_expression(render, node->items);
     struct arguments arguments;
-    eval_arguments(render, &node->call.arguments, &arguments);
+    eval_arguments(render, node->items->next, &arguments);
     render->line = node->line;
     return render->failed ? value_none() : call_value(render, callee, &arguments);
 }
 
-static struct value apply(struct render *render, const struct node *node, struct value self)
+static struct value eval_apply(struct render *render, const struct node *node)
 {
+    struct value self = eval_expression(render, node->items);
     struct arguments arguments;
-    eval_arguments(render, &node->apply.arguments, &arguments);
+    eval_arguments(render, node->items->next, &arguments);
     render->line = node->line;
     if (render->failed)
         return value_none();
-    if (!node->apply.builtin)
+    if (!node->name.builtin)
         return render_fail(render, "there is no %s called '%.*s'", node->type == NODE_FILTER ? "filter" : "test",
-                           shown_length(node->apply.name), node->apply.name.data);
-    return builtin_call(render, node->apply.builtin, self, &arguments);
+                           shown_length(node->name.name), node->name.name.data);
+    return builtin_call(render, node->name.builtin, self, &arguments);
 }
 
-struct value eval_filter(struct render *render, const struct node *node, struct value text)
+static struct value eval_captured(struct render *render, const struct node *node)
 {
-    if (!node)
-        return text;
-    if (!render_enter(render))
-        return value_none();
-    struct value self = node->apply.of ? eval_filter(render, node->apply.of, text) : text;
-    struct value value = apply(render, node, self);
-    render_leave(render);
-    return value;
+    (void)node;
+    return render->captured;
 }
 
-static struct value eval_apply(struct render *render, const struct node *node)
+struct value eval_filters(struct render *render, const struct node *filters, struct value text)
 {
-    return apply(render, node, eval_expression(render, node->apply.of));
+    render->captured = text; // the first thing that is evaluated
+    return filters ? eval_expression(render, filters) : text;
 }
 
 static struct value eval_not(struct render *render, const struct node *node)
 {
-    return value_bool(!value_truth(render, eval_expression(render, node->inner)));
+    return value_bool(!value_truth(render, eval_expression(render, node->items)));
 }
 
 static struct value eval_negate(struct render *render, const struct node *node)
 {
-    struct value value = eval_expression(render, node->inner);
+    struct value value = eval_expression(render, node->items);
     render->line = node->line;
     return operator_sign(render, value, node->type == NODE_NEGATE);
 }
 
 static struct value eval_binary(struct render *render, const struct node *node)
 {
-    struct value left = eval_expression(render, node->binary.left), right = eval_expression(render, node->binary.right);
+    struct value left = eval_expression(render, node->items), right = eval_expression(render, node->items->next);
     render->line = node->line;
-    return operator_apply(render, node->binary.op, left, right);
+    return operator_apply(render, node->op, left, right);
 }
 
 static struct value eval_and(struct render *render, const struct node *node)
 {
-    struct value left = eval_expression(render, node->binary.left);
-    return value_truth(render, left) ? eval_expression(render, node->binary.right) : left;
+    struct value left = eval_expression(render, node->items);
+    return value_truth(render, left) ? eval_expression(render, node->items->next) : left;
 }
 
 static struct value eval_or(struct render *render, const struct node *node)
 {
-    struct value left = eval_expression(render, node->binary.left);
-    return value_truth(render, left) ? left : eval_expression(render, node->binary.right);
+    struct value left = eval_expression(render, node->items);
+    return value_truth(render, left) ? left : eval_expression(render, node->items->next);
 }
 
 static struct value eval_concat(struct render *render, const struct node *node)
@@ -183,16 +176,16 @@ static struct value eval_concat(struct render *render, const struct node *node)
 
 static struct value eval_compare(struct render *render, const struct node *node)
 {
-    struct value left = eval_expression(render, node->compare.first);
+    struct value left = eval_expression(render, node->items);
     bool holds = true;
-    const struct node *operand = node->compare.operands;
+    const struct node *operand = node->items->next;
     for (; operand && holds && !render->failed; operand = operand->next) {
-        struct value right = eval_expression(render, operand->operand.value);
+        struct value right = eval_expression(render, operand->items);
         render->line = operand->line;
-        if (operand->operand.op == TOKEN_NAME)
-            holds = operator_contains(render, right, left) != operand->operand.negated;
+        if (operand->op == TOKEN_NAME)
+            holds = operator_contains(render, right, left) != operand->negated;
         else
-            holds = operator_compare(render, operand->operand.op, left, right);
+            holds = operator_compare(render, operand->op, left, right);
         left = right;
     }
     return value_bool(holds);
@@ -200,10 +193,11 @@ static struct value eval_compare(struct render *render, const struct node *node)
 
 static struct value eval_condition(struct render *render, const struct node *node)
 {
-    if (value_truth(render, eval_expression(render, node->condition.test)))
-        return eval_expression(render, node->condition.then);
-    if (node->condition.otherwise)
-        return eval_expression(render, node->condition.otherwise);
+    const struct node *then = node->items->next;
+    if (value_truth(render, eval_expression(render, node->items)))
+        return eval_expression(render, then);
+    if (then->next)
+        return eval_expression(render, then->next);
     return value_undefined(UNDEFINED_NO_ELSE, bytes_of(""));
 }
 
@@ -230,6 +224,7 @@ struct value eval_expression(struct render *render, const struct node *node)
         [NODE_CONCAT] = eval_concat,
         [NODE_COMPARE] = eval_compare,
         [NODE_CONDITION] = eval_condition,
+        [NODE_CAPTURED] = eval_captured,
     };
     if (!render_step(render, 1) || !render_enter(render))
         return value_none();

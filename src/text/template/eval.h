@@ -8,7 +8,7 @@
 
 struct value *eval_variable(struct render *render, struct reference at);
 struct value eval_expression(struct render *render, const struct node *node);
-struct value eval_filter(struct render *render, const struct node *node, struct value text); // of a block's text
+struct value eval_filters(struct render *render, const struct node *filters, struct value text); // of a block's text
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 enum flow run_statements(struct render *render, const struct node *statements);

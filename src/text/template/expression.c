@@ -5,16 +5,6 @@
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);
 
-static struct node *binary(struct parser *parser, enum node_type type, struct token op, struct node *left,
-                           struct node *right)
-{
-    struct node *node = node_new(parser, type, op.line);
-    node->binary.op = op.type;
-    node->binary.left = node_adopt(parser, node, left);
-    node->binary.right = node_adopt(parser, node, right);
-    return node;
-}
-
 static struct node *constant(struct parser *parser, int line, struct value value)
 {
     struct node *node = node_new(parser, NODE_CONSTANT, line);
@@ -67,30 +57,26 @@ static struct node *parse_name(struct parser *parser, bool namespaces)
 static struct node *parse_list(struct parser *parser)
 {
     struct node *node = node_new(parser, NODE_LIST, token_expect(parser, TOKEN_BRACKET_OPEN).line);
-    struct node_list items = { 0 };
     while (!parser->failed && !token_is(parser, TOKEN_BRACKET_CLOSE)) {
-        node_list_add(parser, node, &items, parse_expression(parser));
+        node_add(parser, node, parse_expression(parser));
         if (!token_skip(parser, TOKEN_COMMA))
             break;
     }
     token_expect(parser, TOKEN_BRACKET_CLOSE);
-    node->items = items.first;
     return node;
 }
 
 static struct node *parse_dict(struct parser *parser)
 {
     struct node *node = node_new(parser, NODE_DICT, token_expect(parser, TOKEN_BRACE_OPEN).line);
-    struct node_list items = { 0 };
     while (!parser->failed && !token_is(parser, TOKEN_BRACE_CLOSE)) {
-        node_list_add(parser, node, &items, parse_expression(parser));
+        node_add(parser, node, parse_expression(parser));
         token_expect(parser, TOKEN_COLON);
-        node_list_add(parser, node, &items, parse_expression(parser));
+        node_add(parser, node, parse_expression(parser));
         if (!token_skip(parser, TOKEN_COMMA))
             break;
     }
     token_expect(parser, TOKEN_BRACE_CLOSE);
-    node->items = items.first;
     return node;
 }
 
@@ -98,22 +84,20 @@ static struct node *parse_dict(struct parser *parser)
 static struct node *parse_items(struct parser *parser, struct node *(*parse)(struct parser *), bool may_be_empty)
 {
     struct node *tuple = node_new(parser, NODE_TUPLE, parser->token->line);
-    struct node_list items = { 0 };
     bool commas = false;
     while (!parser->failed) {
         enum token_type type = parser->token->type;
         if (type == TOKEN_PAREN_CLOSE || type == TOKEN_VARIABLE_END || type == TOKEN_BLOCK_END)
             break;
-        node_list_add(parser, tuple, &items, parse(parser));
+        node_add(parser, tuple, parse(parser));
         if (!token_skip(parser, TOKEN_COMMA))
             break;
         commas = true;
     }
-    if (!commas && items.first)
-        return items.first;
+    if (!commas && tuple->items)
+        return tuple->items;
     if (!commas && !may_be_empty)
         token_unexpected(parser);
-    tuple->items = items.first;
     return tuple;
 }
 
@@ -147,94 +131,88 @@ static struct node *parse_primary_or_attribute(struct parser *parser)
 // The inside of the brackets behind a value: an index or a slice.
 static struct node *parse_index(struct parser *parser)
 {
-    int line = parser->token->line;
+    int line = parser->token->line, count = 0;
     struct node *part[3] = { 0 };
-    size_t colons = 0;
-    for (;;) {
+    do {
         bool left_out = token_is(parser, TOKEN_COLON)
-            || (colons && (token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA)));
-        part[colons] = left_out ? NULL : parse_expression(parser);
-        if (colons == 2 || !token_skip(parser, TOKEN_COLON))
-            break;
-        colons++;
-    }
-    if (!colons)
+            || (count && (token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA)));
+        part[count++] = left_out ? NULL : parse_expression(parser);
+    } while (count < 3 && token_skip(parser, TOKEN_COLON));
+    if (count == 1)
         return part[0];
     struct node *node = node_new(parser, NODE_SLICE, line);
-    node->slice.start = node_adopt(parser, node, part[0]);
-    node->slice.stop = node_adopt(parser, node, part[1]);
-    node->slice.step = node_adopt(parser, node, part[2]);
+    for (int i = 0; i < 3; i++)
+        node_add(parser, node, part[i] ? part[i] : constant(parser, line, value_none()));
     return node;
 }
 
 static struct node *parse_subscript(struct parser *parser, struct node *of)
 {
     struct token token = token_next(parser);
-    if (token.type == TOKEN_DOT && token_is(parser, TOKEN_NAME)) {
-        struct node *node = node_new(parser, NODE_ATTRIBUTE, token.line);
-        node->attribute.of = node_adopt(parser, node, of);
-        node->attribute.name = token_next(parser).text;
+    bool named = token.type == TOKEN_DOT && token_is(parser, TOKEN_NAME);
+    struct node *node = node_new(parser, named ? NODE_ATTRIBUTE : NODE_ITEM, token.line);
+    node_add(parser, node, of);
+    if (named) {
+        node->name.name = token_next(parser).text;
         return node;
     }
-    struct node *node = node_new(parser, NODE_ITEM, token.line);
-    node->item.of = node_adopt(parser, node, of);
     if (token.type == TOKEN_DOT) {
         struct token number = token_expect(parser, TOKEN_INTEGER);
-        node->item.index = constant(parser, number.line, value_int(number.integer));
+        node_add(parser, node, constant(parser, number.line, value_int(number.integer)));
         return node;
     }
     struct node *tuple = node_new(parser, NODE_TUPLE, token.line);
-    struct node_list indices = { 0 };
     do
-        node_list_add(parser, tuple, &indices, parse_index(parser));
+        node_add(parser, tuple, parse_index(parser));
     while (token_skip(parser, TOKEN_COMMA));
     token_expect(parser, TOKEN_BRACKET_CLOSE);
-    tuple->items = indices.first;
-    node->item.index = node_adopt(parser, node, indices.count == 1 ? indices.first : tuple);
+    node_add(parser, node, tuple->items->next ? tuple : tuple->items);
     return node;
 }
 
-static void parse_keyword(struct parser *parser, struct node *parent, struct node_list *keywords)
+static void parse_keyword(struct parser *parser, struct node *call)
 {
     struct token name = token_next(parser);
+    int count = 0;
     token_next(parser); // =
-    for (const struct node *other = keywords->first; other; other = other->next)
-        if (bytes_equal(other->keyword.name, name.text))
+    for (const struct node *other = call->items; other; other = other->next) {
+        if (other->type == NODE_KEYWORD && bytes_equal(other->name.name, name.text))
             parser_fail(parser, name.line, "argument '%.*s' is given twice", (int)name.text.len, name.text.data);
-    if (keywords->count == TEMPLATE_KEYWORDS_MAX)
+        count += other->type == NODE_KEYWORD;
+    }
+    if (count == TEMPLATE_KEYWORDS_MAX)
         parser_fail(parser, name.line, "a call has more than %d arguments with names", TEMPLATE_KEYWORDS_MAX);
     struct node *keyword = node_new(parser, NODE_KEYWORD, name.line);
-    keyword->keyword.name = name.text;
-    keyword->keyword.value = node_adopt(parser, keyword, parse_expression(parser));
-    node_list_add(parser, parent, keywords, keyword);
+    keyword->name.name = name.text;
+    node_add(parser, keyword, parse_expression(parser));
+    node_add(parser, call, keyword);
 }
 
-static void parse_arguments(struct parser *parser, struct node *parent, struct node_arguments *out)
+static void parse_arguments(struct parser *parser, struct node *call)
 {
-    struct node_list positional = { 0 }, keywords = { 0 };
+    bool keywords = false;
     token_expect(parser, TOKEN_PAREN_OPEN);
     while (!parser->failed && !token_is(parser, TOKEN_PAREN_CLOSE)) {
         int line = parser->token->line;
         bool named = token_is(parser, TOKEN_NAME) && parser->token[1].type == TOKEN_ASSIGN;
         if (named)
-            parse_keyword(parser, parent, &keywords);
-        else if (keywords.first)
+            parse_keyword(parser, call);
+        else if (keywords)
             parser_fail(parser, line, "the arguments of a call are in the wrong order");
         else
-            node_list_add(parser, parent, &positional, parse_expression(parser));
+            node_add(parser, call, parse_expression(parser));
+        keywords |= named;
         if (!token_skip(parser, TOKEN_COMMA))
             break;
     }
     token_expect(parser, TOKEN_PAREN_CLOSE);
-    out->positional = positional.first;
-    out->keywords = keywords.first;
 }
 
 static struct node *parse_call(struct parser *parser, struct node *callee)
 {
     struct node *node = node_new(parser, NODE_CALL, parser->token->line);
-    node->call.callee = node_adopt(parser, node, callee);
-    parse_arguments(parser, node, &node->call.arguments);
+    node_add(parser, node, callee);
+    parse_arguments(parser, node);
     return node;
 }
 
@@ -256,14 +234,21 @@ struct node *parse_filters(struct parser *parser, struct node *of, bool bare)
     while (!parser->failed && (bare || token_skip(parser, TOKEN_PIPE))) {
         struct token name = token_expect(parser, TOKEN_NAME);
         struct node *node = node_new(parser, NODE_FILTER, name.line);
-        node->apply.of = node_adopt(parser, node, of);
-        node->apply.name = name.text;
+        node_add(parser, node, of);
+        node->name.name = name.text;
         if (token_is(parser, TOKEN_PAREN_OPEN))
-            parse_arguments(parser, node, &node->apply.arguments);
+            parse_arguments(parser, node);
         of = node;
         bare = false;
     }
     return of;
+}
+
+struct node *parse_block_filters(struct parser *parser, bool bare)
+{
+    struct node *captured = node_new(parser, NODE_CAPTURED, parser->token->line);
+    struct node *filters = parse_filters(parser, captured, bare);
+    return filters == captured ? NULL : filters;
 }
 
 static bool starts_test_argument(const struct parser *parser)
@@ -285,20 +270,19 @@ static struct node *parse_test(struct parser *parser, struct node *of)
     int line = token_next(parser).line; // is
     bool negated = token_skip_name(parser, "not");
     struct node *node = node_new(parser, NODE_TEST, line);
-    node->apply.of = node_adopt(parser, node, of);
-    node->apply.name = token_expect(parser, TOKEN_NAME).text;
+    node_add(parser, node, of);
+    node->name.name = token_expect(parser, TOKEN_NAME).text;
     if (token_is(parser, TOKEN_PAREN_OPEN)) {
-        parse_arguments(parser, node, &node->apply.arguments);
+        parse_arguments(parser, node);
     } else if (starts_test_argument(parser)) {
         if (token_is_name(parser, "is"))
             parser_fail(parser, line, "tests cannot be chained with 'is'");
-        struct node *argument = parse_postfix(parser, parse_primary(parser));
-        node->apply.arguments.positional = node_adopt(parser, node, argument);
+        node_add(parser, node, parse_postfix(parser, parse_primary(parser)));
     }
     if (!negated)
         return node;
     struct node *not = node_new(parser, NODE_NOT, line);
-    not->inner = node_adopt(parser, not, node);
+    node_add(parser, not, node);
     return not;
 }
 
@@ -321,7 +305,7 @@ static struct node *parse_signed(struct parser *parser)
 {
     struct token sign = token_next(parser);
     struct node *node = node_new(parser, sign.type == TOKEN_SUBTRACT ? NODE_NEGATE : NODE_POSITIVE, sign.line);
-    node->inner = node_adopt(parser, node, parse_unary(parser, false));
+    node_add(parser, node, parse_unary(parser, false));
     return node;
 }
 
@@ -338,15 +322,33 @@ static struct node *parse_unary(struct parser *parser, bool with_filters)
     return node ? node : constant(parser, 0, value_none());
 }
 
+static struct node *parse_operand(struct parser *parser) { return parse_unary(parser, true); }
+
+// Binary operators of one precedence, from left to right: words, or tokens up to a TOKEN_END.
+static struct node *parse_left(struct parser *parser, struct node *(*operand)(struct parser *), enum node_type type,
+                               const enum token_type *tokens, const char *word)
+{
+    struct node *left = operand(parser);
+    for (;;) {
+        bool here = word && token_is_name(parser, word);
+        for (const enum token_type *token = tokens; token && *token != TOKEN_END; token++)
+            here |= token_is(parser, *token);
+        if (!here)
+            return left;
+        struct token op = token_next(parser);
+        struct node *node = node_new(parser, type, op.line);
+        node->op = op.type;
+        node_add(parser, node, left);
+        node_add(parser, node, operand(parser));
+        left = node;
+    }
+}
+
 static struct node *parse_product(struct parser *parser)
 {
-    struct node *left = parse_unary(parser, true);
-    while (token_is(parser, TOKEN_MULTIPLY) || token_is(parser, TOKEN_DIVIDE) || token_is(parser, TOKEN_FLOOR_DIVIDE)
-           || token_is(parser, TOKEN_MODULO)) {
-        struct token op = token_next(parser);
-        left = binary(parser, NODE_BINARY, op, left, parse_unary(parser, true));
-    }
-    return left;
+    static const enum token_type tokens[] = { TOKEN_MULTIPLY, TOKEN_DIVIDE, TOKEN_FLOOR_DIVIDE, TOKEN_MODULO,
+                                              TOKEN_END };
+    return parse_left(parser, parse_operand, NODE_BINARY, tokens, NULL);
 }
 
 static struct node *parse_concat(struct parser *parser)
@@ -355,22 +357,16 @@ static struct node *parse_concat(struct parser *parser)
     if (!token_is(parser, TOKEN_TILDE))
         return first;
     struct node *node = node_new(parser, NODE_CONCAT, first->line);
-    struct node_list items = { 0 };
-    node_list_add(parser, node, &items, first);
+    node_add(parser, node, first);
     while (token_skip(parser, TOKEN_TILDE))
-        node_list_add(parser, node, &items, parse_product(parser));
-    node->items = items.first;
+        node_add(parser, node, parse_product(parser));
     return node;
 }
 
 static struct node *parse_sum(struct parser *parser)
 {
-    struct node *left = parse_concat(parser);
-    while (token_is(parser, TOKEN_ADD) || token_is(parser, TOKEN_SUBTRACT)) {
-        struct token op = token_next(parser);
-        left = binary(parser, NODE_BINARY, op, left, parse_concat(parser));
-    }
-    return left;
+    static const enum token_type tokens[] = { TOKEN_ADD, TOKEN_SUBTRACT, TOKEN_END };
+    return parse_left(parser, parse_concat, NODE_BINARY, tokens, NULL);
 }
 
 // Skips a comparison operator; false when there is none.
@@ -399,25 +395,21 @@ static bool comparison(struct parser *parser, enum token_type *op, bool *negated
 static struct node *parse_comparison(struct parser *parser)
 {
     struct node *first = parse_sum(parser), *node = NULL;
-    struct node_list operands = { 0 };
     enum token_type op;
     bool negated;
     int line = parser->token->line;
     while (comparison(parser, &op, &negated)) {
         if (!node) {
             node = node_new(parser, NODE_COMPARE, line);
-            node->compare.first = node_adopt(parser, node, first);
+            node_add(parser, node, first);
         }
         struct node *operand = node_new(parser, NODE_OPERAND, line);
-        operand->operand.op = op;
-        operand->operand.negated = negated;
-        operand->operand.value = node_adopt(parser, operand, parse_sum(parser));
-        node_list_add(parser, node, &operands, operand);
+        operand->op = op;
+        operand->negated = negated;
+        node_add(parser, operand, parse_sum(parser));
+        node_add(parser, node, operand);
     }
-    if (!node)
-        return first;
-    node->compare.operands = operands.first;
-    return node;
+    return node ? node : first;
 }
 
 static struct node *parse_not(struct parser *parser)
@@ -426,30 +418,17 @@ static struct node *parse_not(struct parser *parser)
         return parse_comparison(parser);
     struct node *node = node_new(parser, NODE_NOT, token_next(parser).line);
     if (parser_enter(parser)) {
-        node->inner = node_adopt(parser, node, parse_not(parser));
+        node_add(parser, node, parse_not(parser));
         parser_leave(parser);
     }
     return node;
 }
 
-static struct node *parse_and(struct parser *parser)
-{
-    struct node *left = parse_not(parser);
-    while (token_is_name(parser, "and")) {
-        struct token op = token_next(parser);
-        left = binary(parser, NODE_AND, op, left, parse_not(parser));
-    }
-    return left;
-}
+static struct node *parse_and(struct parser *parser) { return parse_left(parser, parse_not, NODE_AND, NULL, "and"); }
 
 static struct node *parse_without_condition(struct parser *parser)
 {
-    struct node *left = parse_and(parser);
-    while (token_is_name(parser, "or")) {
-        struct token op = token_next(parser);
-        left = binary(parser, NODE_OR, op, left, parse_and(parser));
-    }
-    return left;
+    return parse_left(parser, parse_and, NODE_OR, NULL, "or");
 }
 
 struct node *parse_expression(struct parser *parser)
@@ -459,10 +438,10 @@ struct node *parse_expression(struct parser *parser)
     struct node *node = parse_without_condition(parser);
     while (token_is_name(parser, "if")) {
         struct node *condition = node_new(parser, NODE_CONDITION, token_next(parser).line);
-        condition->condition.then = node_adopt(parser, condition, node);
-        condition->condition.test = node_adopt(parser, condition, parse_without_condition(parser));
+        node_add(parser, condition, parse_without_condition(parser));
+        node_add(parser, condition, node);
         if (token_skip_name(parser, "else"))
-            condition->condition.otherwise = node_adopt(parser, condition, parse_expression(parser));
+            node_add(parser, condition, parse_expression(parser));
         node = condition;
     }
     parser_leave(parser);

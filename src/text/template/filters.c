@@ -14,9 +14,7 @@ struct value filter_abs(struct call *call)
     if (value.type == VALUE_FLOAT)
         return value_float(fabs(value.number));
     if (!value_is_integral(value))
-        return value.type == VALUE_UNDEFINED
-            ? render_fail_undefined(call->render, value)
-            : render_fail(call->render, "abs takes a number, not %s", value_kind(value));
+        return render_fail_kind(call->render, "abs takes a number", value);
     return operator_sign(call->render, value, value_integer(value) < 0);
 }
 
@@ -120,10 +118,8 @@ struct value filter_round(struct call *call)
     bool ceil_it = bytes_equal(method, bytes_of("ceil")), floor_it = bytes_equal(method, bytes_of("floor"));
     if (!ceil_it && !floor_it && !bytes_equal(method, bytes_of("common")))
         return render_fail(render, "round takes the method common, ceil or floor");
-    if (self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, self);
     if (!value_is_number(self))
-        return render_fail(render, "round takes a number, not %s", value_kind(self));
+        return render_fail_kind(render, "round takes a number", self);
     if (!ceil_it && !floor_it) {
         if (self.type == VALUE_FLOAT)
             return value_float(round_float(self.number, digits));
@@ -180,20 +176,12 @@ static bool remainder_is(struct call *call, struct value divisor, int64_t wanted
     return value_equal(call->render, rest, value_int(wanted));
 }
 
-struct value test_odd(struct call *call) { return value_bool(remainder_is(call, value_int(2), 1)); }
-struct value test_even(struct call *call) { return value_bool(remainder_is(call, value_int(2), 0)); }
+struct value test_parity(struct call *call) { return value_bool(remainder_is(call, value_int(2), call->what)); }
 struct value test_divisibleby(struct call *call) { return value_bool(remainder_is(call, call->arg[0], 0)); }
+struct value test_type(struct call *call) { return value_bool(call->self.type == call->what); }
 struct value test_defined(struct call *call) { return value_bool(call->self.type != VALUE_UNDEFINED); }
-struct value test_undefined(struct call *call) { return value_bool(call->self.type == VALUE_UNDEFINED); }
-struct value test_none(struct call *call) { return value_bool(call->self.type == VALUE_NONE); }
-struct value test_boolean(struct call *call) { return value_bool(call->self.type == VALUE_BOOL); }
-struct value test_true(struct call *call) { return value_bool(value_same(call->self, value_bool(true))); }
-struct value test_false(struct call *call) { return value_bool(value_same(call->self, value_bool(false))); }
-struct value test_integer(struct call *call) { return value_bool(call->self.type == VALUE_INT); }
-struct value test_float(struct call *call) { return value_bool(call->self.type == VALUE_FLOAT); }
+struct value test_truth(struct call *call) { return value_bool(value_same(call->self, value_bool(call->what))); }
 struct value test_number(struct call *call) { return value_bool(value_is_number(call->self)); }
-struct value test_string(struct call *call) { return value_bool(call->self.type == VALUE_STRING); }
-struct value test_mapping(struct call *call) { return value_bool(call->self.type == VALUE_DICT); }
 struct value test_iterable(struct call *call) { return value_bool(value_is_iterable(call->self)); }
 struct value test_sameas(struct call *call) { return value_bool(value_same(call->self, call->arg[0])); }
 
@@ -208,14 +196,7 @@ struct value test_sequence(struct call *call)
     return value_bool(call->self.type != VALUE_VIEW && value_length(call->render, call->self, &length));
 }
 
-static struct value comparison(struct call *call, enum token_type op)
+struct value test_compare(struct call *call)
 {
-    return value_bool(operator_compare(call->render, op, call->self, call->arg[0]));
+    return value_bool(operator_compare(call->render, (enum token_type)call->what, call->self, call->arg[0]));
 }
-
-struct value test_eq(struct call *call) { return comparison(call, TOKEN_EQUAL); }
-struct value test_ne(struct call *call) { return comparison(call, TOKEN_NOT_EQUAL); }
-struct value test_lt(struct call *call) { return comparison(call, TOKEN_LESS); }
-struct value test_le(struct call *call) { return comparison(call, TOKEN_LESS_EQUAL); }
-struct value test_gt(struct call *call) { return comparison(call, TOKEN_GREATER); }
-struct value test_ge(struct call *call) { return comparison(call, TOKEN_GREATER_EQUAL); }

@@ -68,7 +68,7 @@ struct value filter_sum(struct call *call)
     return total;
 }
 
-static struct value extreme(struct call *call, enum order wanted)
+struct value filter_extreme(struct call *call) // the least or the greatest item
 {
     struct render *render = call->render;
     bool case_sensitive = call_truth(call, 0, false);
@@ -79,16 +79,13 @@ static struct value extreme(struct call *call, enum order wanted)
     best_key = sort_key(render, attribute_path(render, best, path, value_none()), case_sensitive);
     while (iterator_next(render, iterator, &item)) {
         struct value key = sort_key(render, attribute_path(render, item, path, value_none()), case_sensitive);
-        if (value_order(render, key, best_key) == wanted) {
+        if (value_order(render, key, best_key) == (enum order)call->what) {
             best = item;
             best_key = key;
         }
     }
     return best;
 }
-
-struct value filter_min(struct call *call) { return extreme(call, ORDER_LESS); }
-struct value filter_max(struct call *call) { return extreme(call, ORDER_GREATER); }
 
 // Several attributes, separated by commas, as one key.
 static struct value multiple_key(struct render *render, struct value item, struct value paths, bool case_sensitive)
@@ -131,10 +128,8 @@ struct value filter_dictsort(struct call *call)
     bool by_value = bytes_equal(by, bytes_of("value")), case_sensitive = call_truth(call, 0, false);
     if (!by_value && !bytes_equal(by, bytes_of("key")))
         return render_fail(render, "dictsort sorts by key or by value");
-    if (call->self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_DICT)
-        return render_fail(render, "dictsort takes a dict, not %s", value_kind(call->self));
+        return render_fail_kind(render, "dictsort takes a dict", call->self);
     const struct dict *dict = call->self.dict;
     struct list *items = list_new(render, dict->count), *keys = list_new(render, dict->count);
     for (size_t i = 0; i < dict->count && !render->failed; i++) {

@@ -41,10 +41,8 @@ struct value filter_indent(struct call *call)
 {
     struct render *render = call->render;
     struct bytes text = call->self.string, indent;
-    if (call->self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_STRING)
-        return render_fail(render, "indent takes a string, not %s", value_kind(call->self));
+        return render_fail_kind(render, "indent takes a string", call->self);
     size_t mark = text_mark(render);
     if (call->arg[0].type == VALUE_STRING) {
         indent = call->arg[0].string;

@@ -56,10 +56,8 @@ struct value filter_from_json(struct call *call)
     struct render *render = call->render;
     struct error cause;
     json_t *json;
-    if (call->self.type == VALUE_UNDEFINED)
-        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_STRING)
-        return render_fail(render, "from_json takes a string, not %s", value_kind(call->self));
+        return render_fail_kind(render, "from_json takes a string", call->self);
     struct bytes text = call->self.string;
     if (json_memory(text) > RENDER_MEMORY_BYTES_MAX - render->memory_used)
         return render_fail(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20);

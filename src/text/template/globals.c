@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/globals.c: Jinja's global functions, those of transformers' chat templates, and methods of dict and
-// the loop object.
+// text/template/globals.c: Jinja's global functions, those of transformers' chat templates, and methods of list,
+// dict and the loop object.
 #include "text/template/environment.h"
 
 static uint64_t distance(int64_t from, int64_t to) { return (uint64_t)to - (uint64_t)from; }
@@ -116,6 +116,28 @@ struct value global_strftime_now(struct call *call)
 
 // ---- methods ----
 
+struct value list_append(struct call *call)
+{
+    list_add(call->render, call->self.list, call->arg[0]);
+    return value_none();
+}
+
+struct value list_pop(struct call *call)
+{
+    struct list *list = call->self.list;
+    int64_t given = call_int(call, 0, -1), index = given < 0 ? given + (int64_t)list->count : given;
+    if (!list->count)
+        return render_fail(call->render, "pop: the list is empty");
+    if (index < 0 || (uint64_t)index >= list->count)
+        return render_fail(call->render, "pop: the list has no item %lld", (long long)given);
+    size_t behind = list->count - 1 - (size_t)index;
+    struct value item = list->items[index];
+    render_step_bytes(call->render, behind * sizeof item);
+    memmove(list->items + index, list->items + index + 1, behind * sizeof item);
+    list->count--;
+    return item;
+}
+
 struct value dict_get(struct call *call)
 {
     if (!value_is_hashable(call->render, call->arg[0]))
@@ -124,9 +146,7 @@ struct value dict_get(struct call *call)
     return value ? *value : value_given(call->arg[1]) ? call->arg[1] : value_none();
 }
 
-struct value dict_keys(struct call *call) { return value_view(call->self.dict, VIEW_KEYS); }
-struct value dict_values(struct call *call) { return value_view(call->self.dict, VIEW_VALUES); }
-struct value dict_items(struct call *call) { return value_view(call->self.dict, VIEW_ITEMS); }
+struct value dict_view(struct call *call) { return value_view(call->self.dict, (enum view_kind)call->what); }
 
 struct value loop_cycle(struct call *call)
 {

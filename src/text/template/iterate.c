@@ -4,34 +4,6 @@
 
 #include "text/template/unicode.h"
 
-static bool next_of_nothing(struct render *render, struct iterator *iterator, struct value *item)
-{
-    (void)render, (void)iterator, (void)item;
-    return false;
-}
-
-static bool next_of_list(struct render *render, struct iterator *iterator, struct value *item)
-{
-    (void)render;
-    const struct list *list = iterator->source.list;
-    if (iterator->at >= list->count)
-        return false;
-    *item = list->items[iterator->at++];
-    return true;
-}
-
-static bool next_of_string(struct render *render, struct iterator *iterator, struct value *item)
-{
-    (void)render;
-    struct bytes text = iterator->source.string, rest = { text.data + iterator->at, text.len - iterator->at };
-    if (!rest.len)
-        return false;
-    unicode_first(rest, &rest.len);
-    iterator->at += rest.len;
-    *item = value_string(rest);
-    return true;
-}
-
 static struct value entry_of(struct render *render, struct value dict, size_t index)
 {
     const struct entry *entry = &dict.dict->entries[index];
@@ -42,39 +14,49 @@ static struct value entry_of(struct render *render, struct value dict, size_t in
     return entry->key;
 }
 
-static bool next_of_dict(struct render *render, struct iterator *iterator, struct value *item)
+static struct value first_character(struct bytes rest)
 {
-    if (iterator->at >= iterator->source.dict->count)
+    unicode_first(rest, &rest.len);
+    return value_string(rest);
+}
+
+static bool next_of(struct render *render, struct iterator *iterator, struct value *item)
+{
+    struct value source = iterator->source;
+    size_t length = 0, at = iterator->at;
+    if (source.type == VALUE_STRING)
+        length = source.string.len;
+    else
+        value_length(render, source, &length);
+    if (at >= length)
         return false;
-    *item = entry_of(render, iterator->source, iterator->at++);
+    switch (source.type) {
+    case VALUE_STRING: *item = first_character(bytes_from(source.string, at)); break;
+    case VALUE_DICT:
+    case VALUE_VIEW: *item = entry_of(render, source, at); break;
+    case VALUE_RANGE: *item = range_at(source.range, at); break;
+    default: *item = source.list->items[at];
+    }
+    iterator->at += source.type == VALUE_STRING ? item->string.len : 1;
     return true;
 }
 
-static bool next_of_range(struct render *render, struct iterator *iterator, struct value *item)
+static bool has_items(struct value value)
 {
-    (void)render;
-    if (iterator->at >= iterator->source.range->count)
-        return false;
-    *item = range_at(iterator->source.range, iterator->at++);
-    return true;
+    return value.type == VALUE_UNDEFINED || value.type == VALUE_STRING || value_is_list(value)
+        || value.type == VALUE_DICT || value.type == VALUE_VIEW || value.type == VALUE_RANGE;
 }
 
-static bool (*const walkers[VALUE_TYPE_COUNT])(struct render *, struct iterator *, struct value *) = {
-    [VALUE_UNDEFINED] = next_of_nothing, [VALUE_STRING] = next_of_string, [VALUE_LIST] = next_of_list,
-    [VALUE_TUPLE] = next_of_list,        [VALUE_DICT] = next_of_dict,     [VALUE_VIEW] = next_of_dict,
-    [VALUE_RANGE] = next_of_range,
-};
-
-bool value_is_iterable(struct value value) { return value.type == VALUE_ITERATOR || walkers[value.type]; }
+bool value_is_iterable(struct value value) { return value.type == VALUE_ITERATOR || has_items(value); }
 
 struct iterator *iterator_of(struct render *render, struct value value)
 {
     if (value.type == VALUE_ITERATOR)
         return value.iterator;
-    if (!walkers[value.type])
+    if (!has_items(value))
         return render_fail(render, "%s cannot be iterated over", value_kind(value)), NULL;
     struct iterator *iterator = render_new(render, sizeof *iterator);
-    *iterator = (struct iterator){ .next = walkers[value.type], .source = value };
+    *iterator = (struct iterator){ .next = next_of, .source = value };
     return iterator;
 }
 

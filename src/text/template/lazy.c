@@ -118,20 +118,15 @@ static bool next_selected(struct render *render, struct iterator *iterator, stru
     return false;
 }
 
-static struct value select_items(struct call *call, bool by_attribute, bool reject)
+struct value filter_select(struct call *call)
 {
     struct lazy *lazy;
     struct value iterator = lazy_new(call, next_selected, &lazy);
-    lazy->reject = reject;
-    if (by_attribute)
+    lazy->reject = call->what & SELECT_OTHERS;
+    if (call->what & SELECT_BY_ATTRIBUTE)
         lazy->path.type = VALUE_MISSING;
     return iterator;
 }
-
-struct value filter_select(struct call *call) { return select_items(call, false, false); }
-struct value filter_reject(struct call *call) { return select_items(call, false, true); }
-struct value filter_selectattr(struct call *call) { return select_items(call, true, false); }
-struct value filter_rejectattr(struct call *call) { return select_items(call, true, true); }
 
 static bool next_unique(struct render *render, struct iterator *iterator, struct value *item)
 {

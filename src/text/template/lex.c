@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "text/template/unicode.h"
 
 struct lexer {
@@ -417,7 +418,7 @@ struct token *template_lex(struct bytes source, struct arena *arena, struct erro
     if (source.len > TEMPLATE_SOURCE_BYTES_MAX)
         return fail(err, "chat template: it has %zu bytes, the limit is %d", source.len, TEMPLATE_SOURCE_BYTES_MAX),
                NULL;
-    if (!unicode_is_valid(source))
+    if (!utf8_is_valid(source))
         return fail(err, "chat template: it is not valid UTF-8"), NULL;
     struct lexer lexer = { .line = 1, .line_starting = true, .arena = arena, .err = err };
     lexer.in = normalise(source, arena);

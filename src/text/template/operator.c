@@ -100,8 +100,6 @@ static struct value join_lists(struct render *render, struct value a, struct val
     return a.type == VALUE_LIST ? value_list(list) : value_tuple(list);
 }
 
-static bool is_list(struct value value) { return value.type == VALUE_LIST || value.type == VALUE_TUPLE; }
-
 struct value operator_apply(struct render *render, enum token_type op, struct value left, struct value right)
 {
     if (render->failed)
@@ -116,7 +114,7 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
         return operate_floats(render, op, value_number(left), value_number(right));
     if (op == TOKEN_ADD && left.type == VALUE_STRING && right.type == VALUE_STRING)
         return string_concat(render, left, right);
-    if (op == TOKEN_ADD && left.type == right.type && is_list(left))
+    if (op == TOKEN_ADD && left.type == right.type && value_is_list(left))
         return join_lists(render, left, right);
     if (op == TOKEN_MULTIPLY && value_is_integral(left)) {
         struct value swap = left;
@@ -125,7 +123,7 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
     }
     if (op == TOKEN_MULTIPLY && value_is_integral(right) && left.type == VALUE_STRING)
         return repeat_string(render, left, value_integer(right));
-    if (op == TOKEN_MULTIPLY && value_is_integral(right) && is_list(left))
+    if (op == TOKEN_MULTIPLY && value_is_integral(right) && value_is_list(left))
         return repeat_list(render, left, value_integer(right));
     return render_fail(render, "'%s' does not work between %s and %s", token_name(op), value_kind(left),
                        value_kind(right));

@@ -105,15 +105,18 @@ struct node *node_adopt(struct parser *parser, struct node *parent, struct node 
     return child;
 }
 
-void node_list_add(struct parser *parser, struct node *parent, struct node_list *list, struct node *child)
+void node_append(struct node *list, struct node *item)
 {
-    node_adopt(parser, parent, child);
     if (list->last)
-        list->last->next = child;
+        list->last->next = item;
     else
-        list->first = child;
-    list->last = child;
-    list->count++;
+        list->items = item;
+    list->last = item;
+}
+
+void node_add(struct parser *parser, struct node *parent, struct node *operand)
+{
+    node_append(parent, node_adopt(parser, parent, operand));
 }
 
 static struct node *parse_statement(struct parser *parser);
@@ -122,7 +125,7 @@ static struct node *parse_statement(struct parser *parser);
 // Without `ends`, up to the end of the template.
 static size_t parse_statements(struct parser *parser, struct node *parent, const char *const *ends, struct node **body)
 {
-    struct node_list statements = { 0 };
+    struct node statements = { 0 };
     size_t end = 0;
     bool closed = false;
     while (!closed && !token_is(parser, TOKEN_END)) {
@@ -133,7 +136,7 @@ static size_t parse_statements(struct parser *parser, struct node *parent, const
             node->data = token.text;
         } else if (token.type == TOKEN_VARIABLE_BEGIN) {
             node = node_new(parser, NODE_OUTPUT, token.line);
-            node->inner = node_adopt(parser, node, parse_tuple(parser));
+            node_add(parser, node, parse_tuple(parser));
             token_expect(parser, TOKEN_VARIABLE_END);
         } else {
             for (end = 0; ends && ends[end] && !closed; end += !closed)
@@ -144,11 +147,11 @@ static size_t parse_statements(struct parser *parser, struct node *parent, const
             }
         }
         if (node)
-            node_list_add(parser, parent, &statements, node);
+            node_append(&statements, node_adopt(parser, parent, node));
     }
     if (ends && !closed)
         parser_fail(parser, parent->line, "the template ends without the %s that belongs here", ends[0]);
-    *body = statements.first;
+    *body = statements.items;
     return end;
 }
 
@@ -163,18 +166,16 @@ static size_t parse_body(struct parser *parser, struct node *parent, const char 
 static struct node *parse_if(struct parser *parser, int line)
 {
     static const char *const ends[] = { "endif", "elif", "else", NULL }, *const last[] = { "endif", NULL };
+    enum { ENDIF, ELIF, ELSE };
     struct node *node = node_new(parser, NODE_IF, line);
-    struct node_list branches = { 0 };
-    size_t end;
-    do {
-        struct node *branch = node_new(parser, NODE_BRANCH, parser->token->line);
-        branch->branch.test = node_adopt(parser, branch, parse_tuple_without_condition(parser));
-        end = parse_body(parser, branch, ends, &branch->branch.body);
-        node_list_add(parser, node, &branches, branch);
-    } while (end == 1 && !parser->failed);
-    if (end == 2)
-        parse_body(parser, node, last, &node->branching.otherwise);
-    node->branching.branches = branches.first;
+    for (size_t end = ELIF; end != ENDIF && !parser->failed;) {
+        bool otherwise = end == ELSE;
+        struct node *branch = node_new(parser, NODE_BRANCH, otherwise ? line : parser->token->line);
+        if (!otherwise)
+            node_add(parser, branch, parse_tuple_without_condition(parser));
+        end = parse_body(parser, branch, otherwise ? last : ends, &branch->body);
+        node_add(parser, node, branch);
+    }
     return node;
 }
 
@@ -182,13 +183,9 @@ static struct node *copy_target(struct parser *parser, const struct node *target
 {
     struct node *copy = node_new(parser, target->type, target->line);
     *copy = *target;
-    copy->next = NULL;
-    if (target->type != NODE_TUPLE)
-        return copy;
-    struct node_list items = { 0 };
+    copy->next = copy->items = copy->last = NULL;
     for (const struct node *item = target->items; item; item = item->next)
-        node_list_add(parser, copy, &items, copy_target(parser, item));
-    copy->items = items.first;
+        node_add(parser, copy, copy_target(parser, item));
     return copy;
 }
 
@@ -220,17 +217,17 @@ static struct node *parse_set(struct parser *parser, int line)
     struct node *target = parse_target(parser, true);
     bool block = !token_skip(parser, TOKEN_ASSIGN);
     struct node *node = node_new(parser, block ? NODE_SET_BLOCK : NODE_SET, line);
-    node->set.target = node_adopt(parser, node, target);
+    node->block.target = node_adopt(parser, node, target);
     if (!block) {
-        node->set.value = node_adopt(parser, node, parse_tuple(parser));
+        node_add(parser, node, parse_tuple(parser));
         return node;
     }
-    node->set.filter = node_adopt(parser, node, parse_filters(parser, NULL, false));
-    parse_body(parser, node, (const char *const[]){ "endset", NULL }, &node->set.body);
+    node->block.filter = node_adopt(parser, node, parse_block_filters(parser, false));
+    parse_body(parser, node, (const char *const[]){ "endset", NULL }, &node->block.body);
     return node;
 }
 
-static const struct node_parameter *find_parameter(const struct node_function *function, struct bytes name)
+const struct node_parameter *node_find_parameter(const struct node_function *function, struct bytes name)
 {
     const struct node_parameter *parameter = function->parameters;
     while (parameter && !bytes_equal(parameter->name, name))
@@ -247,7 +244,7 @@ static void parse_parameters(struct parser *parser, struct node *parent, struct 
         if (function->parameter_count)
             token_expect(parser, TOKEN_COMMA);
         struct token name = token_expect(parser, TOKEN_NAME);
-        if (find_parameter(function, name.text))
+        if (node_find_parameter(function, name.text))
             parser_fail(parser, name.line, "parameter '%.*s' is there twice", (int)name.text.len, name.text.data);
         if (function->parameter_count++ == TEMPLATE_PARAMETERS_MAX)
             parser_fail(parser, name.line, "a macro has more than %d parameters", TEMPLATE_PARAMETERS_MAX);
@@ -293,7 +290,7 @@ static struct node *parse_generation(struct parser *parser, int line)
 static struct node *parse_filter_block(struct parser *parser, int line)
 {
     struct node *node = node_new(parser, NODE_FILTER_BLOCK, line);
-    node->block.filter = node_adopt(parser, node, parse_filters(parser, NULL, true));
+    node->block.filter = node_adopt(parser, node, parse_block_filters(parser, true));
     parse_body(parser, node, (const char *const[]){ "endfilter", NULL }, &node->block.body);
     return node;
 }

@@ -17,11 +17,6 @@ struct parser {
     struct error *err;
 };
 
-struct node_list { // under construction
-    struct node *first, *last;
-    size_t count;
-};
-
 void parser_fail(struct parser *parser, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool parser_enter(struct parser *parser); // one level deeper; pair with parser_leave
 void parser_leave(struct parser *parser);
@@ -36,7 +31,8 @@ void token_unexpected(struct parser *parser);                           // an er
 
 struct node *node_new(struct parser *parser, enum node_type type, int line);
 struct node *node_adopt(struct parser *parser, struct node *parent, struct node *child); // returns the child
-void node_list_add(struct parser *parser, struct node *parent, struct node_list *list, struct node *child);
+void node_append(struct node *list, struct node *item);
+void node_add(struct parser *parser, struct node *parent, struct node *operand); // adopts and appends it
 
 // Expressions.
 struct node *parse_expression(struct parser *parser);
@@ -44,5 +40,6 @@ struct node *parse_tuple(struct parser *parser);                               /
 struct node *parse_tuple_without_condition(struct parser *parser);             // an inline if ends it
 struct node *parse_target(struct parser *parser, bool namespaces);             // what can be assigned to
 struct node *parse_filters(struct parser *parser, struct node *of, bool bare); // `bare`: the first has no |
+struct node *parse_block_filters(struct parser *parser, bool bare);            // NULL: there are none
 
 #endif

@@ -40,6 +40,12 @@ struct value render_fail_undefined(struct render *render, struct value value)
     return render_fail(render, "there is no item, the sequence is empty");
 }
 
+struct value render_fail_kind(struct render *render, const char *takes, struct value value)
+{
+    return value.type == VALUE_UNDEFINED ? render_fail_undefined(render, value)
+                                         : render_fail(render, "%s, not %s", takes, value_kind(value));
+}
+
 bool render_step(struct render *render, size_t cost)
 {
     render->steps += cost;
@@ -146,9 +152,4 @@ struct value text_take(struct render *render, size_t mark)
     return value_string((struct bytes){ copy ? copy : "", copy ? length : 0 });
 }
 
-void text_drop(struct render *render, size_t mark)
-{
-    render->out->len = mark;
-    if (render->out->data)
-        render->out->data[mark] = '\0';
-}
+void text_drop(struct render *render, size_t mark) { strbuf_cut(render->out, mark); }

@@ -32,7 +32,7 @@ static enum flow run_data(struct render *render, const struct node *node)
 
 static enum flow run_output(struct render *render, const struct node *node)
 {
-    struct value value = eval_expression(render, node->inner);
+    struct value value = eval_expression(render, node->items);
     render->line = node->line;
     print_value(render, value);
     return FLOW_ON;
@@ -40,10 +40,10 @@ static enum flow run_output(struct render *render, const struct node *node)
 
 static enum flow run_if(struct render *render, const struct node *node)
 {
-    for (const struct node *branch = node->branching.branches; branch; branch = branch->next)
-        if (value_truth(render, eval_expression(render, branch->branch.test)))
-            return run_statements(render, branch->branch.body);
-    return run_statements(render, node->branching.otherwise);
+    for (const struct node *branch = node->items; branch; branch = branch->next)
+        if (!branch->items || value_truth(render, eval_expression(render, branch->items)))
+            return run_statements(render, branch->body);
+    return FLOW_ON;
 }
 
 struct tested { // the items of a loop that pass its test
@@ -106,39 +106,40 @@ static enum flow run_for(struct render *render, const struct node *node)
 
 static enum flow run_set(struct render *render, const struct node *node)
 {
-    struct value value = eval_expression(render, node->set.value);
+    struct value value = eval_expression(render, node->items);
     render->line = node->line;
-    eval_assign(render, node->set.target, value);
+    eval_assign(render, node->block.target, value);
     return FLOW_ON;
 }
 
-// The text of a block. A jump out of it throws the text away.
-static enum flow capture(struct render *render, const struct scope *scope, const struct node *body, struct value *text)
+// The text of a block behind its filters. A jump out of it throws the text away.
+static enum flow capture(struct render *render, const struct node *block, struct value *text)
 {
     size_t mark = text_mark(render);
-    scope_enter(render, scope);
-    enum flow flow = run_statements(render, body);
+    scope_enter(render, &block->block.scope);
+    enum flow flow = run_statements(render, block->block.body);
     *text = text_take(render, mark);
+    if (flow == FLOW_ON)
+        *text = eval_filters(render, block->block.filter, *text);
+    render->line = block->line;
     return flow;
 }
 
 static enum flow run_set_block(struct render *render, const struct node *node)
 {
     struct value text;
-    enum flow flow = capture(render, &node->set.scope, node->set.body, &text);
+    enum flow flow = capture(render, node, &text);
     if (flow == FLOW_ON)
-        eval_assign(render, node->set.target, eval_filter(render, node->set.filter, text));
+        eval_assign(render, node->block.target, text);
     return flow;
 }
 
 static enum flow run_filter_block(struct render *render, const struct node *node)
 {
     struct value text;
-    enum flow flow = capture(render, &node->block.scope, node->block.body, &text);
+    enum flow flow = capture(render, node, &text);
     if (flow != FLOW_ON)
         return flow;
-    text = eval_filter(render, node->block.filter, text);
-    render->line = node->line;
     if (text.type == VALUE_STRING) // only {{ }} turns other values into text
         text_put(render, text.string);
     else

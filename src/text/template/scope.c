@@ -189,12 +189,6 @@ static void resolve_scope(struct resolver *resolver, struct function *function, 
     free(names.symbols);
 }
 
-static void visit_arguments(struct resolver *resolver, struct node_arguments *arguments)
-{
-    visit_each(resolver, arguments->positional);
-    visit_each(resolver, arguments->keywords);
-}
-
 static void unknown(struct resolver *resolver, int line, const char *kind, struct bytes name)
 {
     if (!resolver->failed)
@@ -206,26 +200,24 @@ static void unknown(struct resolver *resolver, int line, const char *kind, struc
 static void visit_apply(struct resolver *resolver, struct node *node)
 {
     bool filter = node->type == NODE_FILTER;
-    node->apply.builtin = filter ? filter_find(node->apply.name) : test_find(node->apply.name);
-    if (!node->apply.builtin && !resolver->conditional && !resolver->declaring)
-        unknown(resolver, node->line, filter ? "filter" : "test", node->apply.name);
-    visit(resolver, node->apply.of);
-    visit_arguments(resolver, &node->apply.arguments);
+    node->name.builtin = filter ? filter_find(node->name.name) : test_find(node->name.name);
+    if (!node->name.builtin && !resolver->conditional && !resolver->declaring)
+        unknown(resolver, node->line, filter ? "filter" : "test", node->name.name);
+    visit_each(resolver, node->items);
 }
 
 // No variable from outside can be called, so a function that neither the template nor the environment has is found
 // here, as is a method that no type has.
 static void visit_call(struct resolver *resolver, struct node *node)
 {
-    const struct node *callee = node->call.callee;
-    visit(resolver, node->call.callee);
-    visit_arguments(resolver, &node->call.arguments);
+    const struct node *callee = node->items;
+    visit_each(resolver, node->items);
     if (resolver->declaring || resolver->guards)
         return;
     if (callee->type == NODE_NAME && callee->name.at.hops == REFERENCE_OUTSIDE && !global_find(callee->name.name))
         unknown(resolver, node->line, "function", callee->name.name);
-    if (callee->type == NODE_ATTRIBUTE && !method_exists(callee->attribute.name))
-        unknown(resolver, node->line, "method", callee->attribute.name);
+    if (callee->type == NODE_ATTRIBUTE && !method_exists(callee->name.name))
+        unknown(resolver, node->line, "method", callee->name.name);
 }
 
 // The body of a captured block, behind its filter.
@@ -283,14 +275,12 @@ static void visit_function(struct resolver *resolver, const void *context)
 }
 
 // An if, as a statement or an expression.
-static void visit_guarded(struct resolver *resolver, struct node *first, struct node *second, struct node *third)
+static void visit_guarded(struct resolver *resolver, struct node *node)
 {
     bool conditional = resolver->conditional;
     resolver->conditional = true;
     resolver->guards++;
-    visit_each(resolver, first);
-    visit_each(resolver, second);
-    visit_each(resolver, third);
+    visit_each(resolver, node->items);
     resolver->guards--;
     resolver->conditional = conditional;
 }
@@ -308,10 +298,11 @@ static void visit_definition(struct resolver *resolver, struct node *node)
     node->define.function->slot_count = own.slot_count;
 }
 
-static void visit_capture(struct resolver *resolver, struct scope *scope, struct node *filter, struct node *body)
+static void visit_capture(struct resolver *resolver, struct node *node)
 {
     if (!resolver->declaring)
-        resolve_scope(resolver, resolver->names->function, scope, visit_block, &(struct block){ filter, body });
+        resolve_scope(resolver, resolver->names->function, &node->block.scope, visit_block,
+                      &(struct block){ node->block.filter, node->block.body });
 }
 
 static void visit_each(struct resolver *resolver, struct node *node)
@@ -328,53 +319,13 @@ static void visit_name(struct resolver *resolver, struct node *node)
         bind(resolver, node->name.name, &node->name.at);
 }
 
-static void visit_binary(struct resolver *resolver, struct node *node)
+// `and` and `or`: their second operand may be meant not to run.
+static void visit_either(struct resolver *resolver, struct node *node)
 {
-    bool guards = node->type != NODE_BINARY;
-    visit(resolver, node->binary.left);
-    resolver->guards += guards;
-    visit(resolver, node->binary.right);
-    resolver->guards -= guards;
-}
-
-static void visit_expression(struct resolver *resolver, struct node *node)
-{
-    switch (node->type) {
-    case NODE_NAME: visit_name(resolver, node); break;
-    case NODE_TUPLE:
-    case NODE_LIST:
-    case NODE_DICT:
-    case NODE_CONCAT: visit_each(resolver, node->items); break;
-    case NODE_ATTRIBUTE: visit(resolver, node->attribute.of); break;
-    case NODE_ITEM:
-        visit(resolver, node->item.of);
-        visit(resolver, node->item.index);
-        break;
-    case NODE_SLICE:
-        visit(resolver, node->slice.start);
-        visit(resolver, node->slice.stop);
-        visit(resolver, node->slice.step);
-        break;
-    case NODE_CALL: visit_call(resolver, node); break;
-    case NODE_FILTER:
-    case NODE_TEST: visit_apply(resolver, node); break;
-    case NODE_NOT:
-    case NODE_NEGATE:
-    case NODE_POSITIVE: visit(resolver, node->inner); break;
-    case NODE_AND:
-    case NODE_OR:
-    case NODE_BINARY: visit_binary(resolver, node); break;
-    case NODE_COMPARE:
-        visit(resolver, node->compare.first);
-        visit_each(resolver, node->compare.operands);
-        break;
-    case NODE_OPERAND: visit(resolver, node->operand.value); break;
-    case NODE_CONDITION:
-        visit_guarded(resolver, node->condition.test, node->condition.then, node->condition.otherwise);
-        break;
-    case NODE_KEYWORD: visit(resolver, node->keyword.value); break;
-    default: break;
-    }
+    visit(resolver, node->items);
+    resolver->guards++;
+    visit_each(resolver, node->items->next);
+    resolver->guards--;
 }
 
 static void visit(struct resolver *resolver, struct node *node)
@@ -382,25 +333,31 @@ static void visit(struct resolver *resolver, struct node *node)
     if (!node)
         return;
     switch (node->type) {
-    case NODE_OUTPUT: visit(resolver, node->inner); break;
-    case NODE_IF: visit_guarded(resolver, node->branching.branches, node->branching.otherwise, NULL); break;
+    case NODE_NAME: visit_name(resolver, node); break;
+    case NODE_CALL: visit_call(resolver, node); break;
+    case NODE_FILTER:
+    case NODE_TEST: visit_apply(resolver, node); break;
+    case NODE_AND:
+    case NODE_OR: visit_either(resolver, node); break;
+    case NODE_CONDITION:
+    case NODE_IF: visit_guarded(resolver, node); break;
     case NODE_BRANCH:
-        visit(resolver, node->branch.test);
-        visit_each(resolver, node->branch.body);
+        visit_each(resolver, node->items);
+        visit_each(resolver, node->body);
         break;
     case NODE_FOR: visit_for(resolver, node->loop); break;
     case NODE_SET:
-        visit(resolver, node->set.value);
-        visit_target(resolver, node->set.target, false);
+        visit_each(resolver, node->items);
+        visit_target(resolver, node->block.target, false);
         break;
     case NODE_SET_BLOCK:
-        visit_target(resolver, node->set.target, false);
-        visit_capture(resolver, &node->set.scope, node->set.filter, node->set.body);
+        visit_target(resolver, node->block.target, false);
+        visit_capture(resolver, node);
         break;
-    case NODE_FILTER_BLOCK: visit_capture(resolver, &node->block.scope, node->block.filter, node->block.body); break;
+    case NODE_FILTER_BLOCK: visit_capture(resolver, node); break;
     case NODE_MACRO:
     case NODE_GENERATION: visit_definition(resolver, node); break;
-    default: visit_expression(resolver, node); break;
+    default: visit_each(resolver, node->items); break;
     }
 }
 

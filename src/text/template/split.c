@@ -83,8 +83,9 @@ static void split_at(struct render *render, struct bytes text, struct bytes sepa
     list_add(render, parts, value_string(text));
 }
 
-static struct value split(struct call *call, bool last)
+struct value string_split(struct call *call)
 {
+    bool last = call->what == AT_END;
     struct list *parts = list_new(call->render, 0);
     int64_t limit = call_int(call, 1, -1);
     struct bytes separator = call_has(call, 0) ? call_string(call, 0, " ") : bytes_of("");
@@ -96,9 +97,6 @@ static struct value split(struct call *call, bool last)
         split_spaces(call->render, call->self.string, last, limit, parts);
     return last ? reversed(parts) : value_list(parts);
 }
-
-struct value string_split(struct call *call) { return split(call, false); }
-struct value string_rsplit(struct call *call) { return split(call, true); }
 
 struct list *split_lines(struct render *render, struct bytes text, bool keep_ends)
 {

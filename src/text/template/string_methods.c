@@ -1,62 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/string_methods.c: methods of Python's str.
+#include "base/utf8.h"
 #include "text/template/environment.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
 
-static struct value convert(struct call *call, void (*change)(struct strbuf *, struct bytes))
+struct value string_convert(struct call *call)
 {
+    static void (*const changes[])(struct strbuf *, struct bytes) = {
+        [CONVERT_CAPITALIZE] = unicode_capitalize,
+        [CONVERT_LOWER] = unicode_lower,
+        [CONVERT_TITLE] = unicode_title,
+        [CONVERT_UPPER] = unicode_upper,
+    };
     size_t mark = text_mark(call->render);
     if (render_step_characters(call->render, call->self.string.len * 2)) // each is looked up and written
-        change(call->render->out, call->self.string);
+        changes[call->what](call->render->out, call->self.string);
     return text_take(call->render, mark);
 }
 
-struct value string_capitalize(struct call *call) { return convert(call, unicode_capitalize); }
-struct value string_lower(struct call *call) { return convert(call, unicode_lower); }
-struct value string_title(struct call *call) { return convert(call, unicode_title); }
-struct value string_upper(struct call *call) { return convert(call, unicode_upper); }
-
-static bool matches_at(struct bytes text, struct bytes part, bool end)
+struct value string_matches(struct call *call)
 {
-    if (part.len > text.len)
-        return false;
-    return bytes_equal(part, (struct bytes){ text.data + (end ? text.len - part.len : 0), part.len });
-}
-
-static struct value matches(struct call *call, bool end)
-{
-    struct bytes text = call->self.string;
     struct value wanted = call->arg[0];
     if (wanted.type != VALUE_STRING && wanted.type != VALUE_TUPLE)
         return render_fail(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
     const struct list *choices = wanted.type == VALUE_TUPLE ? wanted.list : &(struct list){ &wanted, 1, 1 };
     for (size_t i = 0; i < choices->count && render_step(call->render, 1); i++) {
-        struct value choice = choices->items[i];
-        if (choice.type != VALUE_STRING)
+        struct bytes part = choices->items[i].string;
+        if (choices->items[i].type != VALUE_STRING)
             return render_fail(call->render, "startswith and endswith take tuples of strings only");
-        render_step_bytes(call->render, choice.string.len);
-        if (matches_at(text, choice.string, end))
+        render_step_bytes(call->render, part.len);
+        if (call->what == AT_END ? bytes_end_with(call->self.string, part) : bytes_start_with(call->self.string, part))
             return value_bool(true);
     }
     return value_bool(false);
 }
 
-struct value string_startswith(struct call *call) { return matches(call, false); }
-struct value string_endswith(struct call *call) { return matches(call, true); }
-
-struct value string_removeprefix(struct call *call)
+struct value string_remove(struct call *call)
 {
     struct bytes text = call->self.string, part = call_string(call, 0, "");
     render_step_bytes(call->render, part.len);
-    return value_string(matches_at(text, part, false) ? bytes_from(text, part.len) : text);
-}
-
-struct value string_removesuffix(struct call *call)
-{
-    struct bytes text = call->self.string, part = call_string(call, 0, "");
-    render_step_bytes(call->render, part.len);
-    return value_string(matches_at(text, part, true) ? (struct bytes){ text.data, text.len - part.len } : text);
+    if (call->what == AT_END)
+        text.len -= bytes_end_with(text, part) ? part.len : 0;
+    else if (bytes_start_with(text, part))
+        text = bytes_from(text, part.len);
+    return value_string(text);
 }
 
 static bool is_one_of(uint32_t c, struct bytes set)
@@ -67,8 +55,9 @@ static bool is_one_of(uint32_t c, struct bytes set)
     return false;
 }
 
-static struct value strip(struct call *call, bool left, bool right)
+struct value string_strip(struct call *call)
 {
+    bool left = call->what & AT_START, right = call->what & AT_END;
     struct bytes text = call->self.string;
     bool spaces = !call_has(call, 0);
     struct bytes set = spaces ? bytes_of("") : call_string(call, 0, "");
@@ -87,10 +76,6 @@ static struct value strip(struct call *call, bool left, bool right)
     }
     return value_string(text);
 }
-
-struct value string_strip(struct call *call) { return strip(call, true, true); }
-struct value string_lstrip(struct call *call) { return strip(call, true, false); }
-struct value string_rstrip(struct call *call) { return strip(call, false, true); }
 
 struct value string_replace(struct call *call)
 {
@@ -142,19 +127,17 @@ struct value string_join(struct call *call)
 }
 
 // Index of the first or the last place of a string, -1 when it is nowhere.
-static struct value find(struct call *call, bool last)
+struct value string_find(struct call *call)
 {
+    bool last = call->what == AT_END;
     struct bytes text = call->self.string, part = call_string(call, 0, "");
     if (!render_step_bytes(call->render, text.len * 2))
         return value_none();
     const char *at = last ? search_last(call->render, text, part) : memmem(text.data, text.len, part.data, part.len);
     if (!at)
         return value_int(-1);
-    return value_int((int64_t)unicode_count((struct bytes){ text.data, (size_t)(at - text.data) }));
+    return value_int((int64_t)utf8_count((struct bytes){ text.data, (size_t)(at - text.data) }));
 }
-
-struct value string_find(struct call *call) { return find(call, false); }
-struct value string_rfind(struct call *call) { return find(call, true); }
 
 // The value of a field of format(): "" is the next argument, a number counts them, a name is that of a keyword.
 static struct value format_argument(struct call *call, struct bytes field, size_t *automatic)

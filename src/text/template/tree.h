@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/tree.h: the abstract syntax tree of a template. parse.c and expression.c build it, scope.c resolves its
 // names; after that it is immutable, and renderings share it.
-//   (1) Lists of nodes are chained by `next`.
+//   (1) The operands of a node are chained by `next`, in the order in which they are evaluated; so are statements.
 //   (2) No tree is higher than TEMPLATE_HEIGHT_MAX, so walking it recursively is safe.
 //   (3) A name is a slot in the activation `hops` definitions further out, or a slot in the table of outside names.
 #ifndef TEXT_TEMPLATE_TREE_H
@@ -39,7 +39,8 @@ enum node_type {
     NODE_COMPARE,
     NODE_OPERAND, // of a comparison
     NODE_CONDITION,
-    NODE_KEYWORD,             // argument with a name
+    NODE_KEYWORD,             // argument with a name, behind those without
+    NODE_CAPTURED,            // the text of a block, which its filters are applied to
     NODE_NAMESPACE_ATTRIBUTE, // only as a target of set
 
     NODE_DATA, // statements from here on
@@ -76,11 +77,6 @@ struct scope {
     size_t count;
 };
 
-struct node_arguments {
-    struct node *positional;
-    struct node *keywords; // NODE_KEYWORD
-};
-
 struct node_parameter {
     struct node_parameter *next;
     struct bytes name;
@@ -110,70 +106,28 @@ struct node {
     int line;
     int height;
     struct node *next;
+    // Operands: the items of a list, tuple or ~; keys and values of a dict in turn; start, stop and step of a slice,
+    // none where they are left out; a callee, or what a filter or test is applied to, and its arguments; test, then and
+    // perhaps otherwise of a condition; branches of an if; the test of a branch, which `else` has not.
+    struct node *items, *last;
     union {
         struct bytes data;
         struct value constant;
-        struct node *inner; // not, negate, positive, output
-        struct node *items; // tuple, list, concat; dict: keys and values in turn
         struct node_for *loop;
-        struct {
+        struct node *body; // of a branch
+        struct {           // name, attribute, keyword, filter, test
             struct bytes name;
             struct reference at;
             struct bytes attribute; // of a namespace
-        } name;
-        struct {
-            struct node *of;
-            struct bytes name;
-        } attribute;
-        struct {
-            struct node *of, *index;
-        } item;
-        struct {
-            struct node *start, *stop, *step; // NULL: left out
-        } slice;
-        struct {
-            struct node *callee;
-            struct node_arguments arguments;
-        } call;
-        struct {             // filter, test
-            struct node *of; // NULL: the text of a block
-            struct bytes name;
             const struct builtin *builtin;
-            struct node_arguments arguments;
-        } apply;
-        struct {
-            enum token_type op;
-            struct node *left, *right;
-        } binary;
-        struct { // compare
-            struct node *first, *operands;
-        } compare;
-        struct {
+        } name;
+        struct {                // binary, operand
             enum token_type op; // TOKEN_NAME: in
             bool negated;
-            struct node *value;
-        } operand;
-        struct {
-            struct node *test, *then, *otherwise; // otherwise may be NULL
-        } condition;
-        struct {
-            struct bytes name;
-            struct node *value;
-        } keyword;
-        struct {
-            struct node *branches, *otherwise;
-        } branching;
-        struct {
-            struct node *test, *body;
-        } branch;
-        struct { // set, set block
-            struct node *target, *value;
-            struct node *filter; // NULL: none
-            struct node *body;
-            struct scope scope;
-        } set;
-        struct { // filter block
-            struct node *filter;
+        };
+        struct { // set, set block, filter block
+            struct node *target;
+            struct node *filter; // the outermost one, at NODE_CAPTURED in the end; NULL: none
             struct node *body;
             struct scope scope;
         } block;
@@ -193,6 +147,8 @@ struct template
     const char **outside; // names that are looked up among the variables, then the global functions
     size_t outside_count;
 };
+
+const struct node_parameter *node_find_parameter(const struct node_function *function, struct bytes name); // or NULL
 
 // Both return false with the sentence in *err.
 bool template_build(struct template *template, const struct token *tokens, struct error *err);

@@ -31,14 +31,6 @@ static bool in_ranges(const struct range *ranges, size_t count, uint32_t c)
     return false;
 }
 
-size_t unicode_count(struct bytes text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
-    return count;
-}
-
 size_t unicode_offset(struct bytes text, size_t index)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -61,18 +53,6 @@ uint32_t unicode_last(struct bytes text, size_t *length)
     while (start > 0 && ((unsigned char)text.data[start] & 0xC0) == 0x80)
         start--;
     return unicode_first(bytes_from(text, start), length);
-}
-
-bool unicode_is_valid(struct bytes text)
-{
-    uint32_t c;
-    while (text.len) {
-        size_t length = utf8_decode(text, &c);
-        if (!length)
-            return false;
-        text = bytes_from(text, length);
-    }
-    return true;
 }
 
 int shown_length(struct bytes text)

@@ -5,12 +5,10 @@
 
 #include "base/strbuf.h"
 
-size_t unicode_count(struct bytes text);                   // code points
 size_t unicode_offset(struct bytes text, size_t index);    // byte where code point `index` starts, or text.len
 uint32_t unicode_first(struct bytes text, size_t *length); // the first code point and its bytes; text is not empty
 uint32_t unicode_last(struct bytes text, size_t *length);  // the last one
-bool unicode_is_valid(struct bytes text);
-int shown_length(struct bytes text); // of a name in a sentence, for %.*s: long ones are cut
+int shown_length(struct bytes text);                       // of a name in a sentence, for %.*s: long ones are cut
 
 bool unicode_is_space(uint32_t c);
 bool unicode_is_line_end(uint32_t c); // where splitlines cuts

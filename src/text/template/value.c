@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/utf8.h"
 #include "text/template/iterate.h"
 #include "text/template/unicode.h"
 
@@ -37,7 +38,7 @@ bool value_length(struct render *render, struct value value, size_t *length)
 {
     switch (value.type) {
     case VALUE_UNDEFINED: return *length = 0, true;
-    case VALUE_STRING: render_step_bytes(render, value.string.len); return *length = unicode_count(value.string), true;
+    case VALUE_STRING: render_step_bytes(render, value.string.len); return *length = utf8_count(value.string), true;
     case VALUE_LIST:
     case VALUE_TUPLE: return *length = value.list->count, true;
     case VALUE_DICT:

@@ -136,6 +136,7 @@ struct render {
     time_t now;
     struct activation *frame;
     struct value *outside; // values of the names that come from outside, see struct template
+    struct value captured; // the text of a block whose filters are about to be applied
     char *grow_end;        // the longest string made by + ends here,
     size_t grow_room;      // has so many spare bytes behind it,
     size_t grow_length;    // and is so long: adding to it again copies only what is added
@@ -144,8 +145,10 @@ struct render {
 // The sentence, with the line; returns an undefined value.
 struct value render_fail(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct value render_fail_undefined(struct render *render, struct value value); // a use that an undefined value forbids
-bool render_step(struct render *render, size_t cost);                          // false: stop
-bool render_step_bytes(struct render *render, size_t bytes);                   // the same for copying so much text,
+struct value render_fail_kind(struct render *render, const char *takes,
+                              struct value value);                // "... a string, not a list"
+bool render_step(struct render *render, size_t cost);             // false: stop
+bool render_step_bytes(struct render *render, size_t bytes);      // the same for copying so much text,
 bool render_step_characters(struct render *render, size_t bytes); // and for looking at each of its characters
 bool render_enter(struct render *render);                         // one level deeper; false: too deep
 void render_leave(struct render *render);

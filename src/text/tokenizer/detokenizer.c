@@ -12,20 +12,11 @@ void decoder_add(struct decoder *decoder, struct decode_step step)
     decoder->steps[decoder->count++] = step;
 }
 
-static bool is_valid(struct bytes text)
-{
-    uint32_t codepoint;
-    size_t at = 0, length = 1;
-    for (; at < text.len && length; at += length)
-        length = utf8_decode(bytes_from(text, at), &codepoint);
-    return length;
-}
-
 // An added token is written in plain text, not in the byte alphabet, but nothing tells the two apart when all of its
 // letters are in the alphabet: if its bytes make no text, it was plain.
 static bool decode_byte_level(struct bytes piece, bool added, struct strbuf *out)
 {
-    return bytemap_decode(piece, out) && (!added || is_valid(strbuf_bytes(out)));
+    return bytemap_decode(piece, out) && (!added || utf8_is_valid(strbuf_bytes(out)));
 }
 
 static void decode_strip(const struct decode_step *step, struct bytes text, struct strbuf *out)
@@ -86,7 +77,7 @@ static void decode_piece(const struct tokenizer *tokenizer, int32_t id, bool fir
         return;
     }
     strbuf_add(out, piece.data, piece.len);
-    if (flags & VOCAB_VERBATIM || !is_valid(piece)) // a GGUF may hold any bytes
+    if (flags & VOCAB_VERBATIM || !utf8_is_valid(piece)) // a GGUF may hold any bytes
         return;
     struct strbuf next = { 0 };
     bool final = false;

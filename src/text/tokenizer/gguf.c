@@ -180,7 +180,7 @@ static int32_t find(const struct tokenizer *tokenizer, const char *name)
 
 static void flag_names(struct tokenizer *tokenizer, const char *names, int flags)
 {
-    for (struct bytes name; tokenizer_next_name(&names, &name);)
+    for (struct bytes name; bytes_next_word(&names, &name);)
         flag(tokenizer, vocab_find(&tokenizer->vocab, name), flags);
 }
 

@@ -137,10 +137,8 @@ static const struct gguf_pre rows[] = {
 
 const struct gguf_pre *gguf_pre_find(struct bytes name)
 {
-    struct bytes word;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (const char *names = rows[i].names; tokenizer_next_name(&names, &word);)
-            if (bytes_equal(name, word))
-                return &rows[i];
+        if (bytes_is_word(rows[i].names, name))
+            return &rows[i];
     return NULL;
 }

@@ -357,7 +357,7 @@ static void find_ends(struct tokenizer *tokenizer, const struct checkpoint *chec
         return;
     }
     const char *names = tokenizer_end_names;
-    for (struct bytes name; tokenizer_next_name(&names, &name);) {
+    for (struct bytes name; bytes_next_word(&names, &name);) {
         int32_t id = vocab_find(&tokenizer->vocab, name);
         if (id >= 0 && tokenizer->vocab.flags[id] & VOCAB_SPECIAL)
             tokenizer->vocab.flags[id] |= VOCAB_END;

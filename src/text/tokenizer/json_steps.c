@@ -9,14 +9,19 @@ struct reading {
     struct tokenizer *tokenizer;
     struct error *err;
     int steps;
-    int kind;   // of the row that was found
-    bool fused; // decoder: from here on the steps see the whole text, not tokens
+    const struct type *row; // that was found
+    bool fused;             // decoder: from here on the steps see the whole text, not tokens
 };
 
 struct type {
     const char *name;
     bool (*read)(struct reading *reading, const json_t *json);
-    int kind; // what read_plain adds
+    int kind; // what is added without being asked about
+
+    // of a pre-tokenizer that only splits
+    const char *pattern;
+    enum split_behavior behavior;
+    bool invert;
 };
 
 static bool read_step(struct reading *reading, const json_t *json, const char *what, const struct type *types,
@@ -31,7 +36,7 @@ static bool read_step(struct reading *reading, const json_t *json, const char *w
         return false;
     for (size_t i = 0; i < count; i++)
         if (strcmp(types[i].name, name) == 0)
-            return reading->kind = types[i].kind,
+            return reading->row = &types[i],
                    types[i].read(reading, json) || fail_within(reading->err, "the %s \"%s\"", what, name);
     return fail(reading->err, "the %s \"%s\" is not supported", what, name);
 }
@@ -88,7 +93,7 @@ static bool add_normalizer(struct reading *reading, struct normalize_step step)
 static bool read_plain(struct reading *reading, const json_t *json)
 {
     (void)json;
-    return add_normalizer(reading, (struct normalize_step){ .kind = reading->kind });
+    return add_normalizer(reading, (struct normalize_step){ .kind = (enum normalize_kind)reading->row->kind });
 }
 
 static bool read_strip(struct reading *reading, const json_t *json)
@@ -221,17 +226,10 @@ static bool read_digits(struct reading *reading, const json_t *json)
         && add_split(reading, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, false);
 }
 
-static bool read_whitespace(struct reading *reading, const json_t *json)
+static bool read_plain_split(struct reading *reading, const json_t *json)
 {
     (void)json;
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
-    return add_split(reading, "[" WORD "]+|[^" WORD "\\s]+", SPLIT_REMOVED, true);
-}
-
-static bool read_whitespace_split(struct reading *reading, const json_t *json)
-{
-    (void)json;
-    return add_split(reading, "\\s", SPLIT_REMOVED, false);
+    return add_split(reading, reading->row->pattern, reading->row->behavior, reading->row->invert);
 }
 
 static bool read_punctuation(struct reading *reading, const json_t *json)
@@ -284,11 +282,17 @@ static bool read_metaspace(struct reading *reading, const json_t *json)
 
 static bool read_pretokenizers(struct reading *reading, const json_t *json);
 
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
+
 static const struct type pretokenizers[] = {
-    { "ByteLevel", read_byte_level },    { "Split", read_split },
-    { "Digits", read_digits },           { "Metaspace", read_metaspace },
-    { "Whitespace", read_whitespace },   { "WhitespaceSplit", read_whitespace_split },
-    { "Punctuation", read_punctuation }, { "Sequence", read_pretokenizers },
+    { "ByteLevel", read_byte_level },
+    { "Split", read_split },
+    { "Digits", read_digits },
+    { "Metaspace", read_metaspace },
+    { "Whitespace", read_plain_split, .pattern = "[" WORD "]+|[^" WORD "\\s]+", .invert = true },
+    { "WhitespaceSplit", read_plain_split, .pattern = "\\s" },
+    { "Punctuation", read_punctuation },
+    { "Sequence", read_pretokenizers },
 };
 
 static bool read_pretokenizer(struct reading *reading, const json_t *json)
@@ -311,18 +315,12 @@ static bool add_decoder(struct reading *reading, struct decode_step step)
     return !reading->fused || fail(reading->err, "it follows a step that joins the tokens, which is not supported");
 }
 
-static bool read_decode_byte_level(struct reading *reading, const json_t *json)
+static bool read_decode_plain(struct reading *reading, const json_t *json)
 {
     (void)json;
-    bool ok = add_decoder(reading, (struct decode_step){ .kind = DECODE_BYTE_LEVEL });
-    reading->fused = true;
+    bool ok = add_decoder(reading, (struct decode_step){ .kind = (enum decode_kind)reading->row->kind });
+    reading->fused |= reading->row->kind == DECODE_BYTE_LEVEL;
     return ok;
-}
-
-static bool read_decode_byte_fallback(struct reading *reading, const json_t *json)
-{
-    (void)json;
-    return add_decoder(reading, (struct decode_step){ .kind = DECODE_BYTE_FALLBACK });
 }
 
 static bool read_decode_fuse(struct reading *reading, const json_t *json)
@@ -374,8 +372,8 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
 static bool read_decoders(struct reading *reading, const json_t *json);
 
 static const struct type decoders[] = {
-    { "ByteLevel", read_decode_byte_level },
-    { "ByteFallback", read_decode_byte_fallback },
+    { "ByteLevel", read_decode_plain, DECODE_BYTE_LEVEL },
+    { "ByteFallback", read_decode_plain, DECODE_BYTE_FALLBACK },
     { "Fuse", read_decode_fuse },
     { "Replace", read_decode_replace },
     { "Metaspace", read_decode_metaspace },

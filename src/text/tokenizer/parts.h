@@ -69,7 +69,6 @@ bool tokenizer_read_json(struct tokenizer *tokenizer, const struct checkpoint *c
 bool tokenizer_read_json_steps(struct tokenizer *tokenizer, const json_t *json, struct error *err);
 
 // Tokens that mean the end of an answer, whatever the file says about them.
-extern const char tokenizer_end_names[];                          // of tokens that end an answer, separated by spaces
-bool tokenizer_next_name(const char **names, struct bytes *name); // takes the next of such a list; false: none is left
+extern const char tokenizer_end_names[]; // separated by spaces
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "text/tokenizer/bytemap.h"
 #include "text/tokenizer/normalize.h"
 
@@ -120,17 +121,9 @@ static void add_stretch(struct split *split, size_t begin, size_t end, bool matc
     }
 }
 
-static size_t count_characters(const char *text, size_t len)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < len; i++)
-        count += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return count;
-}
-
 static void add_groups(struct split *split, const char *text, size_t begin, size_t end, size_t group, bool match)
 {
-    size_t left = count_characters(text + begin, end - begin), start = begin;
+    size_t left = utf8_count((struct bytes){ text + begin, end - begin }), start = begin;
     for (size_t at = begin; at < end; left--) {
         if (at > start && left % group == 0) {
             add_stretch(split, start, at, match);

@@ -39,38 +39,15 @@ static const struct escape {
     { 'Z', "\\Z", NULL },
 };
 
-static const struct {
-    char letter;
-    unsigned char codepoint;
-} controls[] = {
-    { 't', '\t' }, { 'n', '\n' }, { 'v', '\v' }, { 'f', '\f' }, { 'r', '\r' }, { 'a', '\a' }, { 'e', 0x1B },
-};
+static const char controls[] = "t\tn\nv\vf\fr\ra\ae\033"; // a letter, and the character that it stands for
 
 // PCRE2 knows general categories by their short names only.
-static const struct {
-    const char *name, *category;
-} categories[] = {
-    { "Letter", "L" },
-    { "Uppercase_Letter", "Lu" },
-    { "Lowercase_Letter", "Ll" },
-    { "Titlecase_Letter", "Lt" },
-    { "Modifier_Letter", "Lm" },
-    { "Other_Letter", "Lo" },
-    { "Mark", "M" },
-    { "Nonspacing_Mark", "Mn" },
-    { "Spacing_Mark", "Mc" },
-    { "Enclosing_Mark", "Me" },
-    { "Number", "N" },
-    { "Decimal_Number", "Nd" },
-    { "Letter_Number", "Nl" },
-    { "Other_Number", "No" },
-    { "Punctuation", "P" },
-    { "Symbol", "S" },
-    { "Separator", "Z" },
-    { "Space_Separator", "Zs" },
-    { "Other", "C" },
-    { "Control", "Cc" },
-};
+static const char categories[] = "Letter L Uppercase_Letter Lu Lowercase_Letter Ll Titlecase_Letter Lt Modifier_Letter "
+                                 "Lm Other_Letter Lo "
+                                 "Mark M Nonspacing_Mark Mn Spacing_Mark Mc Enclosing_Mark Me Number N Decimal_Number "
+                                 "Nd Letter_Number Nl "
+                                 "Other_Number No Punctuation P Symbol S Separator Z Space_Separator Zs Other C "
+                                 "Control Cc";
 
 struct translation {
     struct bytes in;
@@ -130,9 +107,9 @@ static bool refuse_escape(struct translation *t)
 static bool take_escaped_character(struct translation *t, uint32_t *out)
 {
     char letter = ended(t) ? '\0' : t->in.data[t->at];
-    for (size_t i = 0; i < sizeof controls / sizeof *controls; i++)
-        if (controls[i].letter == letter)
-            return t->at++, *out = controls[i].codepoint, true;
+    for (const char *pair = controls; *pair; pair += 2)
+        if (*pair == letter)
+            return t->at++, *out = (uint8_t)pair[1], true;
     if (accept(t, "x{"))
         return take_hex(t, 8, out) && (accept(t, "}") || fail(t->err, "\\x{ is not closed"));
     if (accept(t, "x"))
@@ -173,9 +150,10 @@ static bool take_property(struct translation *t, struct bytes *name, bool *negat
         name->len++, t->at++;
     if (!accept(t, "}") || !name->len || name->len > NAME_BYTES_MAX)
         return fail(t->err, "\\%c{ is not followed by a property's name", letter);
-    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
-        if (bytes_equal(*name, bytes_of(categories[i].name)))
-            *name = bytes_of(categories[i].category);
+    const char *pairs = categories;
+    for (struct bytes full, short_name; bytes_next_word(&pairs, &full) && bytes_next_word(&pairs, &short_name);)
+        if (bytes_equal(*name, full))
+            return *name = short_name, true;
     return true;
 }
 

@@ -28,13 +28,6 @@ const char tokenizer_end_names[] =
     TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence");
 // clang-format on
 
-bool tokenizer_next_name(const char **names, struct bytes *name)
-{
-    *name = (struct bytes){ *names, strcspn(*names, " ") };
-    *names += name->len + ((*names)[name->len] == ' ');
-    return name->len;
-}
-
 // ---- open and close ----
 
 static void find_bytes(struct tokenizer *tokenizer)

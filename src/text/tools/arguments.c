@@ -15,11 +15,11 @@ static struct syntax syntax_of(char slot)
     return slot == 'a' ? (struct syntax){ '=', ')' } : (struct syntax){ ':', '}' };
 }
 
-static bool is_key_byte(char byte) { return byte && !scan_is_space(byte) && !strchr("()[]{}\"',=:<>|", byte); }
+static bool is_key_byte(char byte) { return byte && !bytes_is_space(byte) && !strchr("()[]{}\"',=:<>|", byte); }
 
 static void begin_value(struct tool_reader *reader)
 {
-    reader->call.literal = (struct literal){ .quote = reader->form->quote };
+    reader->call.scan = (struct scan){ .literal = true, .quote = reader->form->quote };
     reader->call.text.len = 0;
     reader->call.step = VALUE;
     call_find_kind(reader);
@@ -71,10 +71,7 @@ static void emit_value(struct tool_reader *reader, bool whole)
 
 static enum slot add_to_value(struct tool_reader *reader, char slot, char byte)
 {
-    struct strbuf piece = { 0 };
-    enum scan_answer answer = literal_add(&reader->call.literal, byte, &piece);
-    strbuf_add(&reader->call.text, piece.data, piece.len);
-    strbuf_free(&piece);
+    enum scan_answer answer = scan_write(&reader->call.scan, byte, &reader->call.text);
     if (answer == SCAN_BAD)
         return SLOT_BAD;
     if (answer == SCAN_MORE) {
@@ -100,8 +97,8 @@ static enum slot add_to_key(struct tool_reader *reader, char slot, char byte)
         return SLOT_TAKES;
     }
     if (!text->len)
-        return scan_is_space(byte) ? SLOT_TAKES : SLOT_BAD;
-    if (scan_is_space(byte)) {
+        return bytes_is_space(byte) ? SLOT_TAKES : SLOT_BAD;
+    if (bytes_is_space(byte)) {
         reader->call.step = EQUALS;
         return SLOT_TAKES;
     }
@@ -127,7 +124,7 @@ enum slot arguments_add(struct tool_reader *reader, char slot, char byte)
     switch (reader->call.step) {
     case VALUE: return add_to_value(reader, slot, byte);
     case NEXT:
-        if (scan_is_space(byte))
+        if (bytes_is_space(byte))
             return SLOT_TAKES;
         if (byte == syntax.end)
             return end_arguments(reader, byte);

@@ -86,7 +86,7 @@ static enum slot add_to_name(struct tool_reader *reader, char byte)
 {
     struct strbuf *text = &reader->call.text;
     size_t len;
-    if (!text->len && scan_is_space(byte))
+    if (!text->len && bytes_is_space(byte))
         return SLOT_TAKES;
     strbuf_add_byte(text, byte);
     if (begins_a_name(reader, strbuf_bytes(text)))
@@ -119,7 +119,7 @@ static enum slot add_to_id(struct tool_reader *reader, char byte)
 {
     struct strbuf *text = &reader->call.text;
     const char *prefix = reader->form->id_prefix;
-    if (!text->len && scan_is_space(byte))
+    if (!text->len && bytes_is_space(byte))
         return SLOT_TAKES;
     if (is_id_byte(byte) && text->len + 1 < FORM_ID_BYTES_MAX / 2) {
         strbuf_add_byte(text, byte);
@@ -146,7 +146,7 @@ static void emit_arguments(struct tool_reader *reader, struct bytes json)
 static enum slot begin_json(struct tool_reader *reader, char byte)
 {
     struct bytes next = form_literal(reader->call.at + 2 + (reader->call.at[2] == '\n'));
-    if (scan_is_space(byte))
+    if (bytes_is_space(byte))
         return SLOT_TAKES;
     reader->call.step = byte == '{' ? STREAM : HELD;
     if (byte == '{') {
@@ -256,7 +256,7 @@ static bool end_pattern(struct tool_reader *reader)
 static bool add_to_literal(struct tool_reader *reader, char byte)
 {
     struct bytes literal = form_literal(reader->call.at);
-    if (!reader->mark.len && byte != *literal.data && scan_is_space(byte))
+    if (!reader->mark.len && byte != *literal.data && bytes_is_space(byte))
         return true;
     if (byte != literal.data[reader->mark.len])
         return false;
@@ -274,7 +274,7 @@ static bool add_to_literal(struct tool_reader *reader, char byte)
 static bool takes_break(struct tool_reader *reader, char byte)
 {
     bool value = reader->call.at[1] == '%' && reader->call.at[2] == 'v';
-    bool takes = value ? byte == '\n' : scan_is_space(byte);
+    bool takes = value ? byte == '\n' : bytes_is_space(byte);
     if (!takes || value)
         reader->call.at++;
     return takes;

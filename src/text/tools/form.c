@@ -28,16 +28,11 @@ static bool reads_variable(const struct token *token, const struct token *previo
         && !(previous && previous->type == TOKEN_DOT) && token[1].type != TOKEN_ASSIGN;
 }
 
-static bool holds(struct bytes text, const char *part)
-{
-    return text.len && memmem(text.data, text.len, part, strlen(part));
-}
-
 static bool holds_all(struct bytes text, const char *const parts[FORM_SIGNS_MAX])
 {
     bool all = parts[0];
     for (int i = 0; i < FORM_SIGNS_MAX && parts[i]; i++)
-        all = all && holds(text, parts[i]);
+        all = all && bytes_hold(text, parts[i]);
     return all;
 }
 
@@ -80,21 +75,9 @@ const struct tool_form *tools_form(struct bytes template_source, bool *supports_
 
 // ---- by name ------------------------------------------------------------------------------------------------------
 
-// A name or one of the aliases, which have blanks between them.
-static bool is_alias(const char *aliases, struct bytes name)
-{
-    for (const char *at = aliases; at && *at; at += strspn(at, " ")) {
-        size_t len = strcspn(at, " ");
-        if (bytes_equal((struct bytes){ at, len }, name))
-            return true;
-        at += len;
-    }
-    return false;
-}
-
 static bool has_name(const struct tool_form *form, struct bytes name)
 {
-    return bytes_equal(bytes_of(form->name), name) || is_alias(form->aliases, name);
+    return bytes_equal(bytes_of(form->name), name) || bytes_is_word(form->aliases, name);
 }
 
 struct name_list {
@@ -103,28 +86,29 @@ struct name_list {
     size_t count, capacity;
 };
 
-static void add_name(struct name_list *list, const char *text, size_t len)
+static void add_name(struct name_list *list, struct bytes name)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (bytes_equal(bytes_of(list->names[i]), (struct bytes){ text, len }))
+        if (bytes_equal(bytes_of(list->names[i]), name))
             return;
     MEMORY_RESERVE(list->names, list->count, list->capacity);
-    list->names[list->count++] = arena_text(&list->arena, text, len);
+    list->names[list->count++] = arena_text(&list->arena, name.data, name.len);
 }
 
-static bool fail_unknown(const char *name, struct error *err)
+static bool fail_unknown(const char *wanted, struct error *err)
 {
     struct name_list list = { 0 };
     struct strbuf all = { 0 };
     for (size_t i = 0; i < tool_form_count; i++) {
-        add_name(&list, tool_forms[i].name, strlen(tool_forms[i].name));
-        for (const char *at = tool_forms[i].aliases; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
-            add_name(&list, at, strcspn(at, " "));
+        const char *aliases = tool_forms[i].aliases;
+        add_name(&list, bytes_of(tool_forms[i].name));
+        for (struct bytes name; bytes_next_word(&aliases, &name);)
+            add_name(&list, name);
     }
     for (size_t i = 0; i < list.count; i++)
         strbuf_add_format(&all, "%s%s", i ? ", " : "", list.names[i]);
-    const char *near = suggest(bytes_of(name), list.names, list.count);
-    fail(err, "there is no form of tool calls named %.60s%s%s%s; known are %s", name, near ? " (did you mean " : "",
+    const char *near = suggest(bytes_of(wanted), list.names, list.count);
+    fail(err, "there is no form of tool calls named %.60s%s%s%s; known are %s", wanted, near ? " (did you mean " : "",
          near ? near : "", near ? "?)" : "", strbuf_text(&all));
     strbuf_free(&all);
     free(list.names);

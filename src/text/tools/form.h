@@ -33,8 +33,9 @@ struct tool_form {
     bool each;                            // around each call
     bool list;                            // the calls are members of a list in brackets
     const char *call, *parameter;
-    const char *between;                           // calls
-    const char *name_key, *arguments_key, *id_key; // of %o. No name_key: the name is the key of the arguments
+    const char *between;                           // calls; NULL: a line break
+    const char *name_key, *arguments_key, *id_key; // of %o; NULL: name, arguments, and no id
+    bool name_is_key;                              // of %o: the name is the key of the arguments
     const char *quote;                             // around Gemma's strings
     bool quotes_all;                               // and around values that are none
     bool cdata;                                    // strings may stand in <![CDATA[ ]]>
@@ -42,7 +43,7 @@ struct tool_form {
     enum form_types types;
     const char *id_prefix;             // an id is this, the name, a colon and the number that was read
     bool short_id;                     // an id is 9 letters and digits
-    bool several;                      // an answer may hold more than one call
+    bool single;                       // an answer holds at most one call
     bool bare;                         // the whole answer is a call, behind `open` or not
     bool channels;                     // gpt-oss's messages (text/tools/harmony.c)
     const char *drops[FORM_DROPS_MAX]; // markers around content, which are no part of it
@@ -53,6 +54,16 @@ extern const struct tool_form tool_forms[];
 extern const size_t tool_form_count;
 
 const json_t *tool_name(const json_t *tools, size_t index); // of one that was checked
+
+static inline const char *form_between(const struct tool_form *form) { return form->between ? form->between : "\n"; }
+static inline const char *form_name_key(const struct tool_form *form)
+{
+    return form->name_key ? form->name_key : "name";
+}
+static inline const char *form_arguments_key(const struct tool_form *form)
+{
+    return form->arguments_key ? form->arguments_key : "arguments";
+}
 
 // The literal text that a pattern has at `at`, up to a slot or a line break.
 static inline struct bytes form_literal(const char *at) { return (struct bytes){ at, strcspn(at, "%\n") }; }

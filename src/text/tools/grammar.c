@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/tools/form.h"
 
 enum { PARTS_MAX = 24 };
@@ -33,11 +34,10 @@ static void add_mark(struct call_parts *call, char mark)
 
 static const char *quote(struct call_parts *call, const char *text)
 {
-    json_t *string = json_string_nocheck(text);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
-    const char *kept = arena_text(&call->arena, quoted, strlen(quoted));
-    free(quoted);
-    json_decref(string);
+    struct strbuf quoted = { 0 };
+    json_add_string(text, &quoted);
+    const char *kept = arena_text(&call->arena, quoted.data, quoted.len);
+    strbuf_free(&quoted);
     return kept;
 }
 
@@ -51,12 +51,12 @@ static void add_word(struct call_parts *call, const char *text)
 static void add_object(struct call_parts *call, const struct tool_form *form, const char *name)
 {
     add_mark(call, '{');
-    if (form->name_key) {
-        add_word(call, quote(call, form->name_key));
+    if (!form->name_is_key) {
+        add_word(call, quote(call, form_name_key(form)));
         add_mark(call, ':');
         add_word(call, quote(call, name));
         add_mark(call, ',');
-        add_word(call, quote(call, form->arguments_key));
+        add_word(call, quote(call, form_arguments_key(form)));
     } else {
         add_word(call, quote(call, name));
     }
@@ -201,7 +201,7 @@ struct grammar *tools_grammar(const struct tool_form *form, const json_t *tools,
         .otherwise = choice->otherwise,
         .before = arena_format(&arena, "%s%s", around && form->open ? form->open : "", form->list ? "[" : ""),
         .behind = arena_format(&arena, "%s%s", form->list ? "]" : "", around && form->close ? form->close : ""),
-        .separator = choice->parallel && form->several ? form->between : NULL,
+        .separator = choice->parallel && !form->single ? form_between(form) : NULL,
     };
     for (size_t i = 0; i < size; i++) {
         if (choice->name && strcmp(json_string_value(tool_name(tools, i)), choice->name) != 0)

@@ -12,12 +12,6 @@ enum { END, RETURN, CALL, START, CHANNEL };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-static bool ends_with(struct bytes text, const char *end)
-{
-    size_t len = strlen(end);
-    return text.len >= len && !memcmp(text.data + text.len - len, end, len);
-}
-
 static struct bytes text_behind(struct bytes header, const char *marker)
 {
     size_t len = strlen(marker);
@@ -29,7 +23,7 @@ static struct bytes text_behind(struct bytes header, const char *marker)
 static struct bytes word_of(struct bytes text)
 {
     size_t len = 0;
-    while (len < text.len && !scan_is_space(text.data[len]) && text.data[len] != '<')
+    while (len < text.len && !bytes_is_space(text.data[len]) && text.data[len] != '<')
         len++;
     return (struct bytes){ text.data, len };
 }
@@ -87,9 +81,9 @@ static void add_to_header(struct tool_reader *reader, char byte)
 {
     strbuf_add_byte(&reader->held, byte);
     struct bytes text = strbuf_bytes(&reader->held);
-    if (text.len == 1 && scan_is_space(byte) && reader->behind_call && byte != ' ')
+    if (text.len == 1 && bytes_is_space(byte) && reader->behind_call && byte != ' ')
         reader_release(reader);
-    else if (ends_with(text, headers[3]))
+    else if (bytes_end_with(text, bytes_of(headers[3])))
         end_header(reader);
     else if (!may_be_header(text) || text.len > HEADER_BYTES_MAX) { // the model does without headers
         reader->mark.len = 0;
@@ -100,7 +94,7 @@ static void add_to_header(struct tool_reader *reader, char byte)
 
 static void add_text(struct tool_reader *reader, const char *text, size_t len)
 {
-    while (reader->channel == CHANNEL_BEHIND_CALL && len && scan_is_space(*text))
+    while (reader->channel == CHANNEL_BEHIND_CALL && len && bytes_is_space(*text))
         text++, len--;
     if (reader->channel == CHANNEL_BEHIND_CALL && len)
         reader->channel = CHANNEL_CONTENT;

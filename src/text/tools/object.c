@@ -48,7 +48,7 @@ static bool end_key(struct tool_reader *reader)
     struct bytes key = strbuf_bytes(&reader->call.key);
     reader->call.step = COLON;
     reader->call.member = MEMBER_OTHER;
-    if (!reader->form->name_key) {
+    if (reader->form->name_is_key) {
         int index = key.len < KEY_BYTES_MAX && !reader->call.name ? find_quoted(reader, key) : -1;
         if (index < 0)
             return reader->call.emitted;
@@ -149,7 +149,7 @@ static bool end_object(struct tool_reader *reader)
 static enum slot add_between(struct tool_reader *reader, char byte)
 {
     int step = reader->call.step;
-    if (scan_is_space(byte))
+    if (bytes_is_space(byte))
         return SLOT_TAKES;
     if (step == OBJECT && byte == '{') {
         reader->call.step = FIRST_KEY;
@@ -201,7 +201,7 @@ static enum slot add_to_arguments(struct tool_reader *reader, char byte)
 enum slot object_add(struct tool_reader *reader, char byte)
 {
     enum slot answer;
-    if (reader->call.step == FIRST_BYTE && !scan_is_space(byte))
+    if (reader->call.step == FIRST_BYTE && !bytes_is_space(byte))
         begin_value(reader, byte);
     switch (reader->call.step) {
     case KEY_TEXT: answer = add_to_key(reader, byte) ? SLOT_TAKES : SLOT_BAD; break;

@@ -110,7 +110,7 @@ static enum slot take_shorter(struct tool_reader *reader, const struct markers *
 enum slot parameters_add(struct tool_reader *reader, char byte)
 {
     struct markers markers = { .count = 0 };
-    if (!reader->mark.len && scan_is_space(byte))
+    if (!reader->mark.len && bytes_is_space(byte))
         return SLOT_TAKES;
     parameter_markers(reader, &markers);
     strbuf_add_byte(&reader->mark, byte);
@@ -125,11 +125,6 @@ enum slot parameters_add(struct tool_reader *reader, char byte)
 }
 
 // ---- %k %t %x -----------------------------------------------------------------------------------------------------
-
-static bool ends_with(struct bytes text, struct bytes end)
-{
-    return end.len && text.len >= end.len && !memcmp(text.data + text.len - end.len, end.data, end.len);
-}
 
 static void take_key(struct tool_reader *reader, struct bytes text)
 {
@@ -150,7 +145,7 @@ enum slot parameter_key_add(struct tool_reader *reader, char slot, char byte)
     strbuf_add_byte(text, byte);
     if (text->len > PARAMETER_KEY_BYTES_MAX)
         return SLOT_BAD;
-    if (!ends_with(strbuf_bytes(text), end))
+    if (!end.len || !bytes_end_with(strbuf_bytes(text), end))
         return SLOT_TAKES;
     struct bytes value = { text->data, text->len - end.len };
     if (slot == 'k')
@@ -237,14 +232,14 @@ static bool is_inside(const struct tool_reader *reader)
     struct bytes text = strbuf_bytes(&reader->call.text);
     size_t close = reader->call.close.len;
     if (reader->form->cdata && bytes_start_with(text, bytes_of(cdata_open)))
-        return !ends_with((struct bytes){ text.data, text.len - close }, bytes_of(cdata_close));
+        return !bytes_end_with((struct bytes){ text.data, text.len - close }, bytes_of(cdata_close));
     return reader->call.member == SCANS && scan_in_text(&reader->call.scan);
 }
 
 static void scan_value(struct tool_reader *reader, char byte)
 {
     const struct scan *scan = &reader->call.scan;
-    bool container = scan->depth || byte == '{' || byte == '[' || scan_is_space(byte);
+    bool container = scan->depth || byte == '{' || byte == '[' || bytes_is_space(byte);
     if (reader->call.member == SCANNED)
         return;
     if ((reader->call.kind == TYPED_EITHER && !container) || scan_add(&reader->call.scan, byte) != SCAN_MORE)
@@ -270,7 +265,7 @@ static enum slot add_to_held(struct tool_reader *reader, char byte)
     reader_release(reader);
     strbuf_add_byte(text, byte);
     scan_value(reader, byte);
-    if (!ends_with(strbuf_bytes(text), strbuf_bytes(&reader->call.close)) || is_inside(reader))
+    if (!bytes_end_with(strbuf_bytes(text), strbuf_bytes(&reader->call.close)) || is_inside(reader))
         return SLOT_TAKES;
     struct bytes value = { text->data, text->len - reader->call.close.len };
     if (drops_break(reader) && value.len && value.data[value.len - 1] == '\n')

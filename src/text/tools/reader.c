@@ -122,7 +122,7 @@ void reader_give_up(struct tool_reader *reader)
     reader->broken += !reader->form->bare || reader->call.name; // any JSON may begin like a call without a marker
     reader->step = reader->form->bare ? STEP_PLAIN : reader->form->channels ? STEP_MESSAGE : STEP_CONTENT;
     reader->channel = CHANNEL_CONTENT;
-    while (kept && reader->step == STEP_CONTENT && scan_is_space(reader->held.data[kept - 1]))
+    while (kept && reader->step == STEP_CONTENT && bytes_is_space(reader->held.data[kept - 1]))
         kept--;
     reader_content(reader, reader->held.data, kept);
     memmove(reader->held.data, reader->held.data + kept, reader->held.len - kept);
@@ -169,7 +169,7 @@ static void add_to_content(struct tool_reader *reader, char byte)
 {
     struct markers markers = { .count = 0 };
     strbuf_add_byte(&reader->held, byte);
-    if (!reader->mark.len && scan_is_space(byte))
+    if (!reader->mark.len && bytes_is_space(byte))
         return;
     opening_markers(reader->form, &markers);
     strbuf_add_byte(&reader->mark, byte);
@@ -277,7 +277,7 @@ static void add_to_call(struct tool_reader *reader, char byte);
 static void add_to_section(struct tool_reader *reader, char byte)
 {
     strbuf_add_byte(&reader->held, byte);
-    if (!reader->mark.len && scan_is_space(byte))
+    if (!reader->mark.len && bytes_is_space(byte))
         return;
     if (!reader->mark.len && is_filler(reader, byte)) {
         take_filler(reader, byte);

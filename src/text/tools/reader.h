@@ -11,7 +11,6 @@
 
 #include "base/map.h"
 #include "text/tools/form.h"
-#include "text/tools/literal.h"
 #include "text/tools/scan.h"
 #include "text/tools/typed.h"
 
@@ -65,9 +64,8 @@ struct tool_reader {
         enum typed_kind kind;
         struct scan scan;
         struct scan_quotes quotes; // in the arguments that were emitted
-        struct literal literal;
-        int member;              // of an object: what the key says of its value
-        struct strbuf arguments; // that come before the name
+        int member;                // of an object: what the key says of its value
+        struct strbuf arguments;   // that come before the name
     } call;
 
     struct strbuf out; // not given to the sink yet

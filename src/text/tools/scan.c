@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON recogniser as a state machine with a stack of open brackets.
+// A recogniser of JSON and literals as a state machine with a stack of open brackets.
 #include "text/tools/scan.h"
 
 #include "format/json.h"
 
 enum state {
     VALUE,      // is due
-    FIRST_ITEM, // a value is due, or ]
-    FIRST_KEY,  // a key is due, or }
+    FIRST_ITEM, // a value is due, or the end of the list
+    FIRST_KEY,  // a key is due, or the end of the object
     KEY,
     COLON,
-    TEXT, // between quotes
+    BEHIND, // a value inside a container
+    TEXT,   // between quotes
     ESCAPE,
     HEX,
+    QUOTE, // Gemma's begins
+    RAW,   // inside Gemma's
+    BARE,  // a key without quotes
     WORD,
-    BEHIND, // a value inside a container
-    MINUS,  // from here on: inside a number
+    BEHIND_WORD, // of a literal: no letter may follow
+    MINUS,       // from here on: inside a number
     ZERO,
     INTEGER,
     POINT,
@@ -24,6 +28,29 @@ enum state {
     EXPONENT_SIGN,
     EXPONENT_DIGITS,
 };
+
+static void put(struct strbuf *out, const char *text)
+{
+    if (out)
+        strbuf_add_text(out, text);
+}
+
+static void put_byte(struct strbuf *out, char byte)
+{
+    if (out)
+        strbuf_add_byte(out, byte);
+}
+
+// A byte inside a JSON string, escaped where JSON asks for it.
+static void put_escaped(struct strbuf *out, char byte)
+{
+    if (out && (unsigned char)byte < 0x20)
+        strbuf_add_format(out, "\\u%04x", (unsigned)byte);
+    else if (byte == '"' || byte == '\\')
+        put(out, byte == '"' ? "\\\"" : "\\\\");
+    else
+        put_byte(out, byte);
+}
 
 static enum scan_answer go_on(struct scan *scan, enum state state)
 {
@@ -37,41 +64,177 @@ static enum scan_answer end_value(struct scan *scan)
     return scan->depth ? SCAN_MORE : SCAN_WHOLE;
 }
 
-static enum scan_answer open_container(struct scan *scan, char closes, enum state first)
+static enum scan_answer end_string(struct scan *scan, struct strbuf *out)
+{
+    put(out, "\"");
+    return scan->in_key ? go_on(scan, COLON) : end_value(scan);
+}
+
+static void begin_member(struct scan *scan, struct strbuf *out)
+{
+    put(out, scan->comma ? ", " : "");
+    scan->comma = false;
+}
+
+static enum scan_answer open_container(struct scan *scan, char byte, struct strbuf *out)
 {
     if (scan->depth == SCAN_DEPTH_MAX)
         return SCAN_BAD;
-    scan->closes[scan->depth++] = closes;
-    return go_on(scan, first);
+    scan->closes[scan->depth++] = byte == '{' ? '}' : byte == '[' ? ']' : ')';
+    put(out, byte == '{' ? "{" : "[");
+    return go_on(scan, byte == '{' ? FIRST_KEY : FIRST_ITEM);
 }
 
-static enum scan_answer close_container(struct scan *scan, char byte)
+static enum scan_answer close_container(struct scan *scan, char byte, struct strbuf *out)
 {
-    if (byte != scan->closes[scan->depth - 1])
+    if (!scan->depth || byte != scan->closes[scan->depth - 1])
         return SCAN_BAD;
     scan->depth--;
+    scan->comma = false;
+    put(out, byte == '}' ? "}" : "]");
     return end_value(scan);
 }
 
-static enum scan_answer begin_text(struct scan *scan, bool key)
+// ---- strings ------------------------------------------------------------------------------------------------------
+
+// False: the byte begins no string.
+static bool begin_string(struct scan *scan, char byte, bool key, struct strbuf *out)
 {
+    bool quote = scan->quote && byte == *scan->quote;
+    if (byte != '"' && !quote && (byte != '\'' || !scan->literal || scan->quote))
+        return false;
+    begin_member(scan, out);
+    put(out, quote ? "" : "\"");
     scan->in_key = key;
+    scan->delimiter = byte;
+    scan->matched = 1;
+    scan->state = quote ? QUOTE : TEXT;
+    return true;
+}
+
+static enum scan_answer add_to_text(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (byte == scan->delimiter)
+        return end_string(scan, out);
+    if (byte == '\\')
+        return go_on(scan, ESCAPE);
+    put_escaped(out, byte);
+    return SCAN_MORE;
+}
+
+static enum scan_answer add_escape(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (byte == 'u' || (byte == 'x' && scan->literal)) {
+        scan->digits = byte == 'u' ? 4 : 2;
+        put(out, byte == 'u' ? "\\u" : "\\u00");
+        return go_on(scan, HEX);
+    }
+    bool known = byte && strchr("\"\\/bfnrt", byte);
+    if (!known && !scan->literal)
+        return SCAN_BAD;
+    put(out, known ? "\\" : byte == '\'' ? "" : "\\\\"); // Python keeps a backslash that begins no escape
+    if (known)
+        put_byte(out, byte);
+    else
+        put_escaped(out, byte);
     return go_on(scan, TEXT);
 }
 
-static enum scan_answer begin_value(struct scan *scan, char byte)
+static enum scan_answer add_hex(struct scan *scan, char byte, struct strbuf *out)
 {
-    switch (byte) {
-    case '{': return open_container(scan, '}', FIRST_KEY);
-    case '[': return open_container(scan, ']', FIRST_ITEM);
-    case '"': return begin_text(scan, false);
-    case 't': scan->word = "rue"; return go_on(scan, WORD);
-    case 'f': scan->word = "alse"; return go_on(scan, WORD);
-    case 'n': scan->word = "ull"; return go_on(scan, WORD);
-    case '-': return go_on(scan, MINUS);
-    case '0': return go_on(scan, ZERO);
-    default: return byte >= '1' && byte <= '9' ? go_on(scan, INTEGER) : SCAN_BAD;
+    if (bytes_hex_digit(byte) >= 0) {
+        put_byte(out, byte);
+        return go_on(scan, --scan->digits ? HEX : TEXT);
     }
+    if (!scan->literal)
+        return SCAN_BAD;
+    for (; scan->digits; scan->digits--) // a string that is being emitted must stay one
+        put(out, "0");
+    scan->state = TEXT;
+    return add_to_text(scan, byte, out);
+}
+
+static enum scan_answer add_to_quote(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (byte != scan->quote[scan->matched])
+        return SCAN_BAD;
+    if (scan->quote[++scan->matched])
+        return SCAN_MORE;
+    scan->matched = 0;
+    put(out, "\"");
+    return go_on(scan, RAW);
+}
+
+// Gemma's strings have no escapes; no beginning of a quote is also inside it, but for its first byte.
+static enum scan_answer add_raw(struct scan *scan, char byte, struct strbuf *out)
+{
+    const char *quote = scan->quote;
+    if (byte != quote[scan->matched]) {
+        for (size_t i = 0; i < scan->matched; i++)
+            put_escaped(out, quote[i]);
+        scan->matched = 0;
+    }
+    if (byte != quote[scan->matched])
+        put_escaped(out, byte);
+    else if (!quote[++scan->matched])
+        return end_string(scan, out);
+    return SCAN_MORE;
+}
+
+static bool is_letter(char byte) { return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z'; }
+
+static enum scan_answer begin_key(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (begin_string(scan, byte, true, out))
+        return SCAN_MORE;
+    if (!scan->quote || (!is_letter(byte) && byte != '_'))
+        return SCAN_BAD;
+    begin_member(scan, out);
+    put(out, "\"");
+    put_byte(out, byte);
+    return go_on(scan, BARE);
+}
+
+static enum scan_answer add_to_bare_key(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (byte != ':' && byte != ' ') {
+        put_escaped(out, byte);
+        return byte && strchr("{}[],\"\n", byte) ? SCAN_BAD : SCAN_MORE;
+    }
+    put(out, byte == ':' ? "\": " : "\"");
+    return go_on(scan, byte == ':' ? VALUE : COLON);
+}
+
+// ---- words and numbers --------------------------------------------------------------------------------------------
+
+static const struct word {
+    const char *word, *json;
+} words[] = {
+    { "true", "true" }, { "false", "false" }, { "null", "null" }, // JSON's,
+    { "True", "true" }, { "False", "false" }, { "None", "null" }, // and Python's
+};
+
+static enum scan_answer begin_word(struct scan *scan, char byte)
+{
+    for (int i = 0; i < (scan->literal ? 6 : 3); i++)
+        if (*words[i].word == byte) {
+            scan->word = &words[i];
+            scan->matched = 1;
+            return go_on(scan, WORD);
+        }
+    return SCAN_BAD;
+}
+
+static enum scan_answer add_to_word(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (byte != scan->word->word[scan->matched])
+        return SCAN_BAD;
+    if (scan->word->word[++scan->matched])
+        return SCAN_MORE;
+    if (scan->literal)
+        return go_on(scan, BEHIND_WORD);
+    put(out, scan->word->json);
+    return end_value(scan);
 }
 
 // The state behind this byte of a number; BEHIND: the number ends before it.
@@ -94,66 +257,96 @@ static bool may_end(enum state number)
     return number == ZERO || number == INTEGER || number == FRACTION || number == EXPONENT_DIGITS;
 }
 
-static enum scan_answer add_to_text(struct scan *scan, char byte)
+// ---- values -------------------------------------------------------------------------------------------------------
+
+static enum scan_answer begin_value(struct scan *scan, char byte, struct strbuf *out)
 {
-    switch (scan->state) {
-    case ESCAPE:
-        scan->digits = 4;
-        return byte == 'u' ? go_on(scan, HEX) : byte && strchr("\"\\/bfnrt", byte) ? go_on(scan, TEXT) : SCAN_BAD;
-    case HEX: return bytes_hex_digit(byte) < 0 ? SCAN_BAD : go_on(scan, --scan->digits ? HEX : TEXT);
-    default:
-        if (byte == '\\')
-            return go_on(scan, ESCAPE);
-        return byte != '"' ? SCAN_MORE : scan->in_key ? go_on(scan, COLON) : end_value(scan);
-    }
+    if (begin_string(scan, byte, false, out))
+        return SCAN_MORE;
+    begin_member(scan, out);
+    if (byte == '{' || byte == '[' || (byte == '(' && scan->literal && !scan->quote))
+        return open_container(scan, byte, out);
+    if (byte != '-' && (byte < '0' || byte > '9'))
+        return begin_word(scan, byte);
+    put_byte(out, byte);
+    return go_on(scan, byte == '-' ? MINUS : byte == '0' ? ZERO : INTEGER);
 }
 
-static enum scan_answer add_between(struct scan *scan, char byte)
+// Literals may have a comma behind the last member.
+static enum scan_answer add_behind(struct scan *scan, char byte, struct strbuf *out)
 {
-    if (scan_is_space(byte))
+    if (byte != ',' || !scan->depth)
+        return close_container(scan, byte, out);
+    bool object = scan->closes[scan->depth - 1] == '}';
+    scan->comma = true;
+    return go_on(scan, object ? scan->literal ? FIRST_KEY : KEY : scan->literal ? FIRST_ITEM : VALUE);
+}
+
+static enum scan_answer add_between(struct scan *scan, char byte, struct strbuf *out)
+{
+    if (bytes_is_space(byte))
         return SCAN_MORE;
     switch (scan->state) {
-    case FIRST_ITEM: return byte == ']' ? close_container(scan, byte) : begin_value(scan, byte);
-    case FIRST_KEY:
-        if (byte == '}')
-            return close_container(scan, byte);
-        // fall through
-    case KEY: return byte == '"' ? begin_text(scan, true) : SCAN_BAD;
-    case COLON: return byte == ':' ? go_on(scan, VALUE) : SCAN_BAD;
-    case BEHIND:
-        if (byte == ',')
-            return go_on(scan, scan->closes[scan->depth - 1] == '}' ? KEY : VALUE);
-        return close_container(scan, byte);
-    default: return begin_value(scan, byte);
+    case FIRST_ITEM:
+        return byte == ']' || byte == ')' ? close_container(scan, byte, out) : begin_value(scan, byte, out);
+    case FIRST_KEY: return byte == '}' ? close_container(scan, byte, out) : begin_key(scan, byte, out);
+    case KEY: return begin_key(scan, byte, out);
+    case COLON: put(out, ": "); return byte == ':' ? go_on(scan, VALUE) : SCAN_BAD;
+    case BEHIND: return add_behind(scan, byte, out);
+    default: return begin_value(scan, byte, out);
     }
 }
 
-enum scan_answer scan_add(struct scan *scan, char byte)
+enum scan_answer scan_write(struct scan *scan, char byte, struct strbuf *out)
 {
     if (scan->state >= MINUS) {
         enum state next = extend_number(scan->state, byte);
         if (next != BEHIND)
-            return go_on(scan, next);
+            return put_byte(out, byte), go_on(scan, next);
         if (!may_end(scan->state))
             return SCAN_BAD;
         if (end_value(scan) == SCAN_WHOLE)
             return SCAN_BEFORE;
+    } else if (scan->state == BEHIND_WORD) {
+        if (is_letter(byte))
+            return SCAN_BAD;
+        put(out, scan->word->json);
+        if (end_value(scan) == SCAN_WHOLE)
+            return SCAN_BEFORE;
     }
     switch (scan->state) {
-    case TEXT:
-    case ESCAPE:
-    case HEX: return add_to_text(scan, byte);
-    case WORD:
-        if (byte != *scan->word)
-            return SCAN_BAD;
-        return *++scan->word ? SCAN_MORE : end_value(scan);
-    default: return add_between(scan, byte);
+    case TEXT: return add_to_text(scan, byte, out);
+    case ESCAPE: return add_escape(scan, byte, out);
+    case HEX: return add_hex(scan, byte, out);
+    case QUOTE: return add_to_quote(scan, byte, out);
+    case RAW: return add_raw(scan, byte, out);
+    case BARE: return add_to_bare_key(scan, byte, out);
+    case WORD: return add_to_word(scan, byte, out);
+    default: return add_between(scan, byte, out);
     }
 }
+
+enum scan_answer scan_add(struct scan *scan, char byte) { return scan_write(scan, byte, NULL); }
 
 bool scan_in_text(const struct scan *scan)
 {
     return scan->state == TEXT || scan->state == ESCAPE || scan->state == HEX;
+}
+
+bool scan_read_literal(struct bytes text, struct strbuf *out)
+{
+    struct scan scan = { .literal = true };
+    enum scan_answer answer = SCAN_MORE;
+    size_t before = out->len, end = 0;
+    for (; end <= text.len && answer == SCAN_MORE; end++) // a blank ends a number
+        answer = scan_write(&scan, end < text.len ? text.data[end] : ' ', out);
+    end -= answer == SCAN_BEFORE;
+    while (end < text.len && bytes_is_space(text.data[end]))
+        end++;
+    if ((answer == SCAN_WHOLE || answer == SCAN_BEFORE) && end >= text.len)
+        return true;
+    out->len = before;
+    return false;
 }
 
 void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out)

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/tools/text.c: tools as a system message, for models whose chat template does not take them.
-#include <stdlib.h>
-
+#include "format/json.h"
 #include "text/messages.h"
 #include "text/tools/form.h"
-
-static void add_json(struct strbuf *out, const json_t *value)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    strbuf_add_text(out, text ? text : "{}");
-    free(text);
-}
 
 // An example of a call, with a VALUE that may be of any type.
 static void add_example(const struct tool_form *form, struct strbuf *out)
@@ -32,7 +24,7 @@ static void describe(const struct tool_form *form, const json_t *tools, struct s
 {
     strbuf_add_text(out, "You can use these tools:\n");
     for (size_t i = 0; i < json_array_size(tools); i++) {
-        add_json(out, json_object_get(json_array_get(tools, i), "function"));
+        json_add(json_object_get(json_array_get(tools, i), "function"), out);
         strbuf_add_byte(out, '\n');
     }
     strbuf_add_text(out, "\nTo use a tool, answer only with its name and arguments, in exactly this form:\n");

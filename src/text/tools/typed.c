@@ -5,7 +5,7 @@
 #include "format/json.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/validate.h"
-#include "text/tools/literal.h"
+#include "text/tools/scan.h"
 
 enum { DEPTH_MAX = 16 }; // of $ref, anyOf and allOf that are followed
 
@@ -104,9 +104,9 @@ void typed_add_string(struct bytes text, struct strbuf *out)
 
 static struct bytes trim(struct bytes text)
 {
-    while (text.len && scan_is_space(*text.data))
+    while (text.len && bytes_is_space(*text.data))
         text = bytes_from(text, 1);
-    while (text.len && scan_is_space(text.data[text.len - 1]))
+    while (text.len && bytes_is_space(text.data[text.len - 1]))
         text.len--;
     return text;
 }
@@ -138,7 +138,7 @@ static bool read_json(struct bytes text, struct strbuf *out)
 {
     struct scan_quotes quotes = { 0 };
     if (!is_json(text))
-        return literal_read(NULL, text, out);
+        return scan_read_literal(text, out);
     for (size_t i = 0; i < text.len; i++)
         scan_escape(&quotes, text.data[i], out);
     return true;
@@ -175,7 +175,7 @@ static bool take(struct nested *nested, struct bytes text)
 
 static void skip_spaces(struct nested *nested)
 {
-    while (nested->at < nested->text.len && scan_is_space(nested->text.data[nested->at]))
+    while (nested->at < nested->text.len && bytes_is_space(nested->text.data[nested->at]))
         nested->at++;
 }
 

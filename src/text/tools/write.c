@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/tools/write.c: calls in a form's text, for prompts that hold earlier calls or an example of one.
-#include <stdlib.h>
-
 #include "format/json.h"
 #include "text/tools/form.h"
 
@@ -13,81 +11,74 @@ struct call {
     const json_t *value;
 };
 
-static void add_json(struct strbuf *out, const json_t *value)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    strbuf_add_text(out, text ? text : "{}");
-    free(text);
-}
-
 static void add_raw(struct strbuf *out, const json_t *value)
 {
     struct bytes text = json_bytes(value);
     if (text.data)
         strbuf_add(out, text.data, text.len);
     else
-        add_json(out, value);
+        json_add(value, out);
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
-// Python's spelling of JSON's words; strings, numbers and brackets are written alike.
-static void add_python(struct strbuf *out, const json_t *value)
+// Where Python's and Gemma's literals differ from JSON.
+struct spelling {
+    const char *none, *no, *yes; // words
+    const char *comma, *colon;
+    const char *quote; // around strings and no keys; NULL: JSON's, around both
+};
+
+static void add_literal(struct strbuf *out, const json_t *value, const struct spelling *spelling)
 {
     const char *key;
     json_t *item;
     size_t i, count = 0;
     if (json_is_boolean(value) || json_is_null(value)) {
-        strbuf_add_text(out, json_is_null(value) ? "None" : json_is_true(value) ? "True" : "False");
+        strbuf_add_text(out, json_is_null(value) ? spelling->none : json_is_true(value) ? spelling->yes : spelling->no);
+    } else if (json_is_string(value) && spelling->quote) {
+        strbuf_add_text(out, spelling->quote);
+        add_raw(out, value);
+        strbuf_add_text(out, spelling->quote);
     } else if (json_is_array(value)) {
         strbuf_add_byte(out, '[');
         json_array_foreach (value, i, item) {
-            strbuf_add_text(out, i ? ", " : "");
-            add_python(out, item);
+            strbuf_add_text(out, i ? spelling->comma : "");
+            add_literal(out, item, spelling);
         }
         strbuf_add_byte(out, ']');
     } else if (json_is_object(value)) {
         strbuf_add_byte(out, '{');
         json_object_foreach ((json_t *)value, key, item) {
-            json_t *name = json_string_nocheck(key);
-            strbuf_add_text(out, count++ ? ", " : "");
-            add_json(out, name);
-            strbuf_add_text(out, ": ");
-            add_python(out, item);
-            json_decref(name);
+            strbuf_add_text(out, count++ ? spelling->comma : "");
+            if (spelling->quote)
+                strbuf_add_text(out, key);
+            else
+                json_add_string(key, out);
+            strbuf_add_text(out, spelling->colon);
+            add_literal(out, item, spelling);
         }
         strbuf_add_byte(out, '}');
     } else {
-        add_json(out, value);
+        json_add(value, out);
     }
 }
 
-static void add_gemma(struct strbuf *out, const json_t *value, const char *quote)
+static void add_python(struct strbuf *out, const json_t *value)
 {
-    const char *key;
-    json_t *item;
-    size_t i, count = 0;
-    if (json_is_string(value)) {
-        strbuf_add_text(out, quote);
-        add_raw(out, value);
-        strbuf_add_text(out, quote);
-    } else if (json_is_array(value)) {
-        strbuf_add_byte(out, '[');
-        json_array_foreach (value, i, item) {
-            strbuf_add_text(out, i ? "," : "");
-            add_gemma(out, item, quote);
-        }
-        strbuf_add_byte(out, ']');
-    } else if (json_is_object(value)) {
-        strbuf_add_byte(out, '{');
-        json_object_foreach ((json_t *)value, key, item) {
-            strbuf_add_format(out, "%s%s:", count++ ? "," : "", key);
-            add_gemma(out, item, quote);
-        }
-        strbuf_add_byte(out, '}');
-    } else {
-        add_json(out, value);
-    }
+    add_literal(out, value, &(struct spelling){ "None", "False", "True", ", ", ": ", NULL });
+}
+
+// functiongemma quotes values of all types.
+static void add_gemma(struct strbuf *out, const json_t *value, const struct tool_form *form)
+{
+    bool quoted = form->quotes_all && !json_is_string(value);
+    strbuf_add_text(out, quoted ? form->quote : "");
+    if (quoted)
+        json_add(value, out);
+    else
+        add_literal(out, value, &(struct spelling){ "null", "false", "true", ",", ":", form->quote });
+    strbuf_add_text(out, quoted ? form->quote : "");
 }
 
 static const char *type_name(const struct call *call)
@@ -123,13 +114,7 @@ static void write_parameters(struct call *call, char slot, struct strbuf *out)
             add_python(out, value);
         } else {
             strbuf_add_format(out, "%s:", call->key);
-            bool quoted = form->quotes_all && !json_is_string(value);
-            strbuf_add_text(out, quoted ? form->quote : "");
-            if (quoted)
-                add_json(out, value);
-            else
-                add_gemma(out, value, form->quote);
-            strbuf_add_text(out, quoted ? form->quote : "");
+            add_gemma(out, value, form);
         }
     }
 }
@@ -146,15 +131,15 @@ static void write_object(const struct call *call, struct strbuf *out)
 {
     const struct tool_form *form = call->form;
     strbuf_add_byte(out, '{');
-    if (form->name_key) {
-        strbuf_add_format(out, "\"%s\": ", form->name_key);
-        add_json(out, call->name);
-        strbuf_add_format(out, ", \"%s\"", form->arguments_key);
+    if (!form->name_is_key) {
+        strbuf_add_format(out, "\"%s\": ", form_name_key(form));
+        json_add(call->name, out);
+        strbuf_add_format(out, ", \"%s\"", form_arguments_key(form));
     } else {
-        add_json(out, call->name);
+        json_add(call->name, out);
     }
     strbuf_add_text(out, ": ");
-    add_json(out, call->arguments);
+    json_add(call->arguments, out);
     if (form->id_key) {
         strbuf_add_format(out, ", \"%s\": \"", form->id_key);
         write_id(call, out);
@@ -168,7 +153,7 @@ static void write_slot(struct call *call, char slot, struct strbuf *out)
     switch (slot) {
     case 'n': add_raw(out, call->name); break;
     case 'i': write_id(call, out); break;
-    case 'j': add_json(out, call->arguments); break;
+    case 'j': json_add(call->arguments, out); break;
     case 'o': write_object(call, out); break;
     case 'k': strbuf_add_text(out, call->key); break;
     case 'v': add_raw(out, call->value); break;
@@ -208,7 +193,7 @@ void tool_form_write(const struct tool_form *form, const json_t *calls, struct s
                              .arguments = json_object_get(value, "arguments"),
                              .index = i };
         if (i)
-            strbuf_add_text(out, form->between ? form->between : "\n");
+            strbuf_add_text(out, form_between(form));
         add_tag(out, form, form->each ? form->open : "");
         write_pattern(form->call, &call, out);
         add_tag(out, form, form->each ? form->close : "");
