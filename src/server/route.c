@@ -13,6 +13,7 @@
 
 extern const char page_html[]; // web/index.html, put into the program by the build
 extern const size_t page_html_len;
+extern const char page_html_policy[]; // its own scripts and styles, by their hashes
 
 static const char json_content[] = "application/json";
 
@@ -125,6 +126,11 @@ static void reply_json(struct server *server, const struct route *route, struct 
 
 static void handle_page(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
+    http_add_header(exchange, "Content-Security-Policy", page_html_policy);
+    http_add_header(exchange, "X-Frame-Options", "DENY");
+    http_add_header(exchange, "X-Content-Type-Options", "nosniff");
+    http_add_header(exchange, "Referrer-Policy", "no-referrer");
+    http_add_header(exchange, "Cache-Control", "no-cache");
     route_reply(server, exchange, route->path, 200, "text/html; charset=utf-8",
                 (struct bytes){ page_html, page_html_len }, 0);
 }
