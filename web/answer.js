@@ -48,7 +48,7 @@ function takeEvent(event, message, started) {
     if (calls) takeCalls(message, calls);
     figures.pieces++;
     figures.firstToken ??= now;
-    if (reasoning) message.thinking = now - figures.firstToken;
+    if (message.reasoning && (reasoning || message.content === (content ?? ''))) message.thinking = now - figures.firstToken; // up to the first word
     const writing = now - figures.firstToken;
     figures.speed = writing > 0 ? (figures.pieces - 1) / writing : null;
 }

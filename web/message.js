@@ -61,7 +61,7 @@ function showTrouble(message, article) {
 
 function thoughtTitle({ content, calls, thinking }, busy) {
     if (busy && !content && !calls) return thinking ? `Thinking for ${seconds(thinking)}` : 'Thinking';
-    return thinking ? `Thought for ${seconds(thinking)}` : 'Thought';
+    return thinking !== undefined ? `Thought for ${seconds(thinking)}` : 'Thought';
 }
 
 // A thought is folded, above the answer; it is plain text, in which no markup counts.

@@ -41,7 +41,7 @@ function layerCard(layer, plan) {
     pairs.push(['cache', layer.state_bytes ? `${bytes(layer.state_bytes)} per sequence`
         : `${count(layer.bytes_per_token)} bytes per token (this layer)`]);
     if (layer.transform !== 'none') pairs.push(['transform', transformText(layer)]);
-    if (layer.sink_pages) pairs.push(['16 bits', `the first ${countOf(layer.sink_pages, 'page')} of a sequence`]);
+    if (layer.sink_pages) pairs.push(['16 bits', layer.sink_pages > 1 ? `the first ${layer.sink_pages} pages of a sequence` : 'the first page of a sequence']);
     for (const [op, kernel] of Object.entries(layer.kernels)) {
         const name = op.replace('_', ' ').replace(/ (\d.*)$/, ', $1 tokens').replace(/ small$/, ', small steps');
         pairs.push([name, make('span', { class: 'mono' }, kernel)]);
@@ -67,6 +67,7 @@ function showLayer(button, layer, plan) {
 
 function hideLayer() {
     const shown = byId('strip').querySelector('.shown');
+    if (byId('layer').contains(document.activeElement)) shown?.focus({ preventScroll: true });
     shown?.classList.remove('shown');
     shown?.removeAttribute('aria-describedby');
     byId('layer').hidden = true;
@@ -93,7 +94,7 @@ function drawStrip(plan) {
     byId('strip').style.setProperty('--columns', Math.ceil(plan.layers.length / rows));
     byId('strip').replaceChildren(...plan.layers.map(layer => {
         const side = format => make('i', { style: `--colour: ${colourOf(format)}` });
-        const reveal = event => showLayer(event.currentTarget, layer, plan);
+        const reveal = event => { if (!event.currentTarget.classList.contains('shown')) showLayer(event.currentTarget, layer, plan); };
         return make('li', {}, make('button', {
             type: 'button', tabindex: layer.index ? -1 : 0, 'aria-label': `Layer ${layer.index}`,
             'data-attention': layer.attention, mouseenter: reveal, focus: reveal, click: reveal,
@@ -155,12 +156,12 @@ function drawCard(plan) {
     const { memory, weights } = plan, [size, in16] = tokenBytes(plan), saving = in16 / size;
     const [main] = Object.entries(weights.by_format).sort((a, b) => b[1] - a[1])[0] ?? [''];
     const rows = [
-        ['1,000 tokens take', bytes(1000 * size), saving > 1.05 ? `${times(saving)} less than in 16 bits (${bytes(1000 * in16)})` : 'in 16 bits'],
-        ['Cache holds', count(memory.tokens), `tokens; a conversation up to ${count(maxModelLen)}`],
+        ...size ? [['1,000 tokens', bytes(1000 * size), saving > 1.05 ? `${times(saving)} less than in 16 bits (${bytes(1000 * in16)})` : 'in 16 bits']] : [],
+        ['Cache holds', `${count(memory.tokens)} tokens`, `a conversation up to ${count(maxModelLen)}`],
         ['Weights', bytes(memory.weights), `mostly ${main}`],
     ];
-    byId('card').replaceChildren(...rows.filter(([, value]) => size || !/NaN/.test(value)).map(([name, value, note]) =>
-        make('div', {}, make('dt', {}, name), make('dd', {}, make('b', {}, value), make('span', { class: 'small' }, note)))));
+    byId('card').replaceChildren(...rows.flatMap(([name, value, note]) =>
+        [make('dt', {}, name), make('dd', {}, make('b', {}, value), make('span', { class: 'small' }, note))]));
     byId('card').hidden = false;
 }
 
@@ -226,6 +227,6 @@ function preparePlan() {
     const layers = byId('layers');
     on('strip', 'keydown', moveAlong);
     layers.addEventListener('mouseleave', () => { if (!layers.contains(document.activeElement)) hideLayer(); });
-    layers.addEventListener('focusout', hideLayer);
+    layers.addEventListener('focusout', ({ relatedTarget }) => { if (!layers.contains(relatedTarget)) hideLayer(); });
 }
 

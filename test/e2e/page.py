@@ -38,6 +38,19 @@ class Page:
         [seen] = [button for button in found if button.is_displayed()]
         return seen
 
+    def button_of(self, selector, label):
+        """That button of the first such element."""
+        return self.find(selector).find_element(By.XPATH, f".//button[normalize-space()='{label}']")
+
+    def drop_files(self, button, *paths):
+        """What happens when a button asks for files and gets these. Its field for files is in no document."""
+        self.run("const click = HTMLInputElement.prototype.click; HTMLInputElement.prototype.click = function () {"
+                 " HTMLInputElement.prototype.click = click; document.body.append(this); this.id = 'chosen'; };"
+                 "document.querySelector(arguments[0]).click();", button)
+        field = self.find("#chosen")
+        field.send_keys("\n".join(map(str, paths)))
+        self.run("arguments[0].removeAttribute('id'); arguments[0].remove()", field)
+
     def of_all(self, selector, expression):
         """A JavaScript expression of every such `element`, at one moment of a page that changes."""
         return self.run(f"return [...document.querySelectorAll(arguments[0])].map(element => {expression})", selector)
@@ -79,6 +92,15 @@ class Page:
     @property
     def answers(self):
         return self.of_all("[role=log] .assistant .body", "element.innerText")
+
+    @property
+    def shown(self):
+        return self.of_all("[role=log] article .body", "element.innerText")
+
+    @property
+    def chats(self):
+        """Titles in the list of conversations."""
+        return self.of_all("#chats .chat", "element.innerText")
 
     @property
     def conversation(self):
