@@ -3,10 +3,11 @@
 
 A line `@include NAME` of the page is replaced by the part of that name: what the program gives out is one file. In its
 Content-Security-Policy `@scripts` and `@styles` become the hashes of its own scripts and style sheets, so that a browser
-runs no others; the policy is a C string, too, NAME_policy, for servers to send.
+runs no others; the policy is a C string, too, NAME_policy, for servers to send, and so is the compressed page, NAME_gzip.
 """
 
 import base64
+import gzip
 import hashlib
 import pathlib
 import re
@@ -30,8 +31,7 @@ def assemble(page, parts):
     return POLICY.sub(lambda meta: meta[1] + policy + meta[3], text), policy
 
 
-def c_string(text):
-    data = text.encode()
+def c_string(data):
     return "\n".join('"%s"' % "".join("\\%03o" % byte for byte in data[i:i + 24]) for i in range(0, len(data), 24))
 
 
@@ -39,8 +39,9 @@ def main():
     name = sys.argv[2]
     out, page, *parts = map(pathlib.Path, sys.argv[1:2] + sys.argv[3:])
     text, policy = assemble(page, parts)
-    out.write_text("#include <stddef.h>\n\nconst char %s[] =\n%s;\nconst size_t %s_len = sizeof %s - 1;\nconst char %s_policy[] =\n%s;\n"
-                   % (name, c_string(text), name, name, name, c_string(policy)))
+    out.write_text("#include <stddef.h>\n\n" + "".join(
+        f"const char {symbol}[] =\n{c_string(data)};\nconst size_t {symbol}_len = sizeof {symbol} - 1;\n"
+        for symbol, data in ((name, text.encode()), (f"{name}_policy", policy.encode()), (f"{name}_gzip", gzip.compress(text.encode(), mtime=0)))))
 
 
 if __name__ == "__main__":

@@ -1,51 +1,52 @@
 // ---- the frame: list, panels, theme ---------------------------------------------------------------------------------
 
-// Beside the chat where there is room; else a drawer over it, which has the focus until it is closed.
+// Beside the chat where there is room (unless the root has the class `no-NAME`, which early.js sets, too); else a drawer
+// over it, which has the focus until it is closed.
 const DRAWERS = {
-    list: { button: 'chats-toggle', docked: matchMedia('(min-width: 1181px)'), kept: 'list' },
-    panels: { button: 'fold', docked: matchMedia('(min-width: 861px)'), kept: 'panels' },
+    list: { button: 'chats-toggle', docked: matchMedia('(min-width: 1181px)') },
+    panels: { button: 'fold', docked: matchMedia('(min-width: 861px)') },
 };
 let drawer = null; // the name of the one that lies over the chat
 
-function setShown(name, shown) {
-    const { button, docked } = DRAWERS[name];
-    byId(name).classList.toggle('shown', shown);
-    byId(button).setAttribute('aria-expanded', shown);
-    document.body.classList.toggle(`${name}-docked`, shown && docked.matches);
+const isShown = name => DRAWERS[name].docked.matches ? !document.documentElement.classList.contains(`no-${name}`) : drawer === name;
+
+function showState(name) {
+    byId(name).classList.toggle('drawer', drawer === name);
+    byId(DRAWERS[name].button).setAttribute('aria-expanded', isShown(name));
     follow();
 }
 
 function closeDrawer() {
     if (!drawer) return;
-    const { button } = DRAWERS[drawer];
-    setShown(drawer, false);
+    const name = drawer;
     drawer = null;
+    showState(name);
     byId('shade').hidden = true;
     byId('chat').inert = false;
-    if (!matchMedia('(pointer: coarse)').matches) byId(button).focus();
+    if (!matchMedia('(pointer: coarse)').matches) byId(DRAWERS[name].button).focus();
 }
 
 function openDrawer(name) {
     closeDrawer();
     drawer = name;
-    setShown(name, true);
+    showState(name);
     byId('shade').hidden = false;
     byId('chat').inert = true;
     byId(name).querySelector('input, summary').focus();
 }
 
 function toggle(name) {
-    const { docked, kept } = DRAWERS[name], shown = byId(name).classList.contains('shown');
-    if (!docked.matches) return shown ? closeDrawer() : openDrawer(name);
+    const shown = isShown(name);
+    if (!DRAWERS[name].docked.matches) return shown ? closeDrawer() : openDrawer(name);
     if (shown && byId(name).contains(document.activeElement)) backToField();
-    setShown(name, !shown);
-    local.set(kept, !shown);
+    document.documentElement.classList.toggle(`no-${name}`, shown);
+    local.set(name, !shown);
+    showState(name);
 }
 
-function dock(name) {
-    const { docked, kept } = DRAWERS[name];
+function redock(name) {
     if (drawer === name) closeDrawer();
-    setShown(name, docked.matches && local.get(kept) !== false);
+    showState(name);
 }
 
 const THEMES = {
@@ -71,8 +72,8 @@ function nextTheme() {
 function prepareFrame() {
     for (const [name, { button, docked }] of Object.entries(DRAWERS)) {
         on(button, 'click', () => toggle(name));
-        docked.addEventListener('change', () => dock(name));
-        dock(name);
+        docked.addEventListener('change', () => redock(name));
+        showState(name);
     }
     on('shade', 'click', closeDrawer);
     on('theme', 'click', nextTheme);

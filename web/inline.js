@@ -117,7 +117,7 @@ function inline(text, open = false) {
         if (typeof node === 'string' && typeof nodes.at(-1) === 'string') nodes[nodes.length - 1] += node;
         else nodes.push(node);
     };
-    if (open) text = text.replace(HALF_MARK, mark => /^\$/.test(mark) || text === mark ? mark : '');
+    if (open) text = text.replace(HALF_MARK, mark => mark[0] === '$' ? mark : '');
     for (let at = 0; at < text.length;) {
         let found = null;
         for (const [first, parse] of AT) if (!found && first.test(text[at])) found = parse(text, at, open);

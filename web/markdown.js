@@ -74,7 +74,7 @@ const alignOf = cell => ({ '::': 'center', ':': 'left', '-:': 'right' })[cell.re
 function tableBlock(lines, at, open) {
     if (!lines[at].includes('|')) return null;
     const begins = open && at === lines.length - 1 && /^\s*\|/.test(lines[at]); // its second line is still to come
-    const half = open && at === lines.length - 2 && /^[\s|:-]+$/.test(lines[at + 1]);
+    const half = open && at === lines.length - 2 && /^[\s|:-]*$/.test(lines[at + 1]) && /^\s*\|/.test(lines[at]);
     const isTable = lines[at + 1]?.includes('-') && DELIMITERS.test(lines[at + 1]) && cellsOf(lines[at + 1]).length === cellsOf(lines[at]).length;
     if (!begins && !half && !isTable) return null;
     let end = at + 2;

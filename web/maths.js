@@ -34,10 +34,16 @@ function takeText(tex) {
     return tex.source.slice(from);
 }
 
-// One argument: a group, or the next atom.
+const ENDS = new Set([undefined, '}', '&', '\\\\', '\\end', '\\right', '\\middle']); // of what an argument can be part of
+
+// One argument: a group, or the next atom, which of a number is its first digit.
 function argument(tex) {
     if (takeIf(tex, '{')) return row(atomsTo(tex, '}'));
-    return peek(tex) === undefined || peek(tex) === '}' ? math('mrow') : atom(tex);
+    if (ENDS.has(peek(tex))) return math('mrow');
+    const [, digit, rest] = /^(\d)(.+)/.exec(peek(tex)) ?? [];
+    if (!digit) return atom(tex);
+    tex.tokens[tex.at] = rest;
+    return math('mn', {}, digit);
 }
 
 const option = tex => takeIf(tex, '[') ? row(atomsTo(tex, ']')) : null;

@@ -25,7 +25,10 @@ const ACCENTS = pairs('hat ^ widehat ^ bar ‾ overline ‾ vec → overrightarr
 const UNDERS = pairs('underline _ underbrace ⏟');
 const FUNCTIONS = `sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan log ln lg exp ker dim deg arg hom
     gcd Pr`.split(/\s+/);
-const LIMIT_FUNCTIONS = pairs('lim lim max max min min sup sup inf inf limsup lim\u00a0sup liminf lim\u00a0inf det det argmax arg\u00a0max argmin arg\u00a0min');
+const LIMIT_FUNCTIONS = {
+    ...pairs('lim lim max max min min sup sup inf inf det det'),
+    limsup: 'lim\u00a0sup', liminf: 'lim\u00a0inf', argmax: 'arg\u00a0max', argmin: 'arg\u00a0min',
+};
 const BLANKS = { ',': 3 / 18, ':': 4 / 18, ';': 5 / 18, ' ': 4 / 18, '!': -3 / 18, quad: 1, qquad: 2, thinspace: 3 / 18, enspace: .5, '~': 4 / 18 };
 
 // Letters of another style are characters of their own in Unicode: [first of A-Z, of a-z, of 0-9, those that are elsewhere].

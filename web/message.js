@@ -105,7 +105,7 @@ function show(message) {
     if (message.role === 'assistant') render(body, message.content, busy);
     else body.textContent = message.content;
     showThought(message, article);
-    if (busy) byId('context').textContent = figuresText(message.figures);
+    if (busy) byId('context').textContent = figuresText({ ...message.figures, firstToken: null });
     follow();
 }
 

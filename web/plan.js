@@ -218,6 +218,7 @@ async function loadPlan() {
         drawLegend(plan);
         drawMemory(plan);
         drawReasons(plan);
+        byId('plan').classList.remove('waiting');
     } catch (error) {
         byId('plan-note').textContent = sentenceOf(error);
     }

@@ -19,7 +19,7 @@ const KEYS = [
 ];
 
 function goToSearch() {
-    if (!byId('list').classList.contains('shown')) toggle('list');
+    if (!isShown('list')) toggle('list');
     byId('search').select();
 }
 

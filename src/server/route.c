@@ -11,8 +11,8 @@
 #include "server/query.h"
 #include "server/serve.h"
 
-extern const char page_html[]; // web/index.html, put into the program by the build
-extern const size_t page_html_len;
+extern const char page_html[], page_html_gzip[]; // web/index.html, put into the program by the build
+extern const size_t page_html_len, page_html_gzip_len;
 extern const char page_html_policy[]; // its own scripts and styles, by their hashes
 
 static const char json_content[] = "application/json";
@@ -124,6 +124,16 @@ static void reply_json(struct server *server, const struct route *route, struct 
 
 // ---- what is answered at once -------------------------------------------------------------------------------------
 
+// Whether an Accept-Encoding header lists gzip, and with no low preference.
+static bool takes_gzip(struct bytes codings)
+{
+    const char *found = codings.len ? memmem(codings.data, codings.len, "gzip", strlen("gzip")) : NULL;
+    if (!found)
+        return false;
+    struct bytes after = bytes_from(codings, (size_t)(found - codings.data) + strlen("gzip"));
+    return !bytes_start_with(after, bytes_of(";q=0"));
+}
+
 static void handle_page(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     http_add_header(exchange, "Content-Security-Policy", page_html_policy);
@@ -131,8 +141,13 @@ static void handle_page(struct server *server, const struct route *route, struct
     http_add_header(exchange, "X-Content-Type-Options", "nosniff");
     http_add_header(exchange, "Referrer-Policy", "no-referrer");
     http_add_header(exchange, "Cache-Control", "no-cache");
+    http_add_header(exchange, "Vary", "Accept-Encoding");
+    bool packed = takes_gzip(http_header(exchange, "Accept-Encoding"));
+    if (packed)
+        http_add_header(exchange, "Content-Encoding", "gzip");
     route_reply(server, exchange, route->path, 200, "text/html; charset=utf-8",
-                (struct bytes){ page_html, page_html_len }, 0);
+                packed ? (struct bytes){ page_html_gzip, page_html_gzip_len } : (struct bytes){ page_html, page_html_len },
+                0);
 }
 
 static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
