@@ -83,6 +83,7 @@ function prepareComposer() {
     for (const idea of ['What is a KV cache?', 'Write a haiku about four bits', 'Reverse a string in C'])
         byId('ideas').append(make('button', { type: 'button', click: () => submit(idea) }, idea));
     field.addEventListener('input', fitField);
+    window.addEventListener('resize', fitField);
     field.addEventListener('keydown', event => {
         if (isSend(event)) {
             event.preventDefault();

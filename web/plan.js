@@ -143,7 +143,7 @@ function drawMemory({ memory, weights, device, layers, passed_over }) {
 
 const sumOf = (list, of) => list.reduce((sum, entry) => sum + of(entry), 0);
 const bitsOf = ({ k_bits: k, v_bits: v }) => (k + v) / 2;
-const times = ratio => `${ratio.toFixed(ratio < 9.95 ? 1 : 0)} ×`;
+const times = ratio => `${ratio.toFixed(ratio < 9.95 ? 1 : 0)}\u00a0×`;
 
 // [a token's bytes, the same with 16 bits per number], of the layers that keep keys and values.
 function tokenBytes({ layers }) {
@@ -179,21 +179,24 @@ function formatReasons({ layers }) {
     const groups = groupBy(layers.filter(({ k }) => k), ({ k, v }) => k === v ? k : `${k} keys, ${v} values`);
     return [...groups].map(([name, alike]) => {
         const bits = bitsOf(alike[0]), where = groups.size > 1 ? `Layers ${layerList(alike)}: ` : '';
-        const cost = bits < 16 ? `${String(bits)} bits per number with its share of the scales, so ${times(16 / bits)} the tokens of 16 bits fit.`
-            : 'nothing is rounded. --kv-cache-dtype nvfp4 would fit 3.6 × the tokens.';
-        return `${where}${name}, as --kv-cache-dtype or its default says: ${cost}`;
+        const cost = bits < 16 ? `a number takes ${bits} bits, its share of the scales included, so ${times(16 / bits)} as many tokens fit as with 16 bits`
+            : 'nothing is rounded; --kv-cache-dtype nvfp4 would fit 3.6\u00a0× as many tokens';
+        return `${where}${name}, from --kv-cache-dtype or its default: ${cost}.`;
     });
 }
 
-const TRANSFORMS = { centre: 'their usual mean is taken off', rotate: 'they are rotated, so that no channel sticks out', 'centre+rotate': 'they are centred and rotated' };
+const TRANSFORMS = { centre: 'a calibrated mean is subtracted', rotate: 'a Hadamard rotation spreads outliers', 'centre+rotate': 'a mean is subtracted and a rotation applied' };
+const TRANSFORM_ORDER = Object.keys(TRANSFORMS);
 
 function transformReasons({ layers }) {
     const changed = layers.filter(({ transform, k }) => k && transform !== 'none'), measured = layers.filter(({ transform_errors: errors }) => errors);
     if (!changed.length) return [];
     const mean = of => sumOf(measured, of) / measured.length;
-    const error = measured.length ? ` Measured on calibration text, attention is off by ${mean(({ transform, transform_errors: errors }) => errors[transform]).toFixed(2)} instead of ${mean(({ transform_errors: errors }) => errors.none).toFixed(2)}.` : '';
-    const kinds = [...groupBy(changed, ({ transform }) => transform)].map(([kind, alike]) => `${TRANSFORMS[kind] ?? kind} (${countOf(alike.length, 'layer')})`);
-    return [`Keys are changed before they are rounded, which changes no score: ${kinds.join(', ')}. Each layer has what was best for it.${error}`];
+    const errors = measured.length ? [mean(({ transform, transform_errors: of }) => of[transform]), mean(({ transform_errors: of }) => of.none)] : null;
+    const groups = [...groupBy(changed, ({ transform }) => transform)].sort(([a], [b]) => TRANSFORM_ORDER.indexOf(a) - TRANSFORM_ORDER.indexOf(b));
+    const kinds = groups.map(([kind, alike]) => `${TRANSFORMS[kind] ?? kind} (${countOf(alike.length, 'layer')})`);
+    const best = errors ? ` Each layer has what was best on calibration text: attention error ${errors[0].toFixed(2)} (${errors[1].toFixed(2)} untransformed).` : '';
+    return [`Keys are transformed before they are quantised, which changes no score: ${kinds.join(', ')}.${best}`];
 }
 
 function kernelReasons({ layers, kernels }) {
