@@ -34,10 +34,10 @@ const LANGUAGES = {
     bash: [['comment', /(?<![\S])#[^\n]*/y], ['string', /"(?:\\[^]|[^"\\])*"?|'[^']*'?/y], ['variable', /\$(?:\w+|\{[^}\n]*\}?|[@*#?!$-])/y], ['keyword', anyOf(`if then else elif fi for in do done
         while until case esac function return local export readonly set unset shift exit echo cd source sudo FROM RUN COPY CMD ENTRYPOINT ENV WORKDIR EXPOSE ARG ADD`)], ['meta', /(?<=\s)--?[A-Za-z][\w-]*/y]],
     json: [['key', /"(?:\\.|[^"\\\n])*"(?=\s*:)/y], ['string', DOUBLE], ['number', /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y], ['keyword', anyOf('true false null')], ['comment', SLASHES]],
-    yaml: [['comment', /(?<!\S)#[^\n]*/y], ['key', /[\w.\/-]+(?=\s*:(?:\s|$))/my], ['string', QUOTES], ['number', NUMBER], ['keyword', anyOf('true false null yes no on off')]],
+    yaml: [['comment', /(?<!\S)#[^\n]*/y], ['key', /(?<![\w.\/-])[\w.\/-]+(?=\s*:(?:\s|$))/my], ['string', QUOTES], ['number', NUMBER], ['keyword', anyOf('true false null yes no on off')]],
     ini: [['comment', /[#;][^\n]*/y], ['meta', /^\s*\[[^\]\n]*\]+/my], ['key', /^[ \t]*[\w.-]+(?=\s*=)/my], ['string', QUOTES], ['number', NUMBER], ['keyword', anyOf('true false')]],
-    html: [['comment', /<!--[^]*?(?:-->|$)/y], ['meta', /<[!?][^>]*>?/y], ['keyword', /<\/?[A-Za-z][\w:.-]*|\/?>/y], ['key', /[\w:@.-]+(?==)/y], ['string', QUOTES]],
-    css: [['comment', /\/\*[^]*?(?:\*\/|$)/y], ['string', QUOTES], ['meta', /@[\w-]+/y], ['key', /(?:--)?[a-z-]+(?=\s*:[^:{}]*[;}\n])/y], ['number', /#[\da-fA-F]{3,8}\b|-?\d*\.?\d+[a-z%]*/y], ['type', /[.#][\w-]+/y]],
+    html: [['comment', /<!--[^]*?(?:-->|$)/y], ['meta', /<[!?][^>]*>?/y], ['keyword', /<\/?[A-Za-z][\w:.-]*|\/?>/y], ['key', /(?<![\w:@.-])[\w:@.-]+(?==)/y], ['string', QUOTES]],
+    css: [['comment', /\/\*[^]*?(?:\*\/|$)/y], ['string', QUOTES], ['meta', /@[\w-]+/y], ['key', /(?<![\w-])(?:--)?[a-z-]+(?=\s*:[^:{}\n]*[;}\n])/y], ['number', /#[\da-fA-F]{3,8}\b|-?\d*\.?\d+[a-z%]*/y], ['type', /[.#][\w-]+/y]],
     sql: [['comment', /--[^\n]*|\/\*[^]*?(?:\*\/|$)/y], ['string', /'(?:''|[^'])*'?/y], ['number', NUMBER], ['keyword', new RegExp(anyOf(`select from where and or not in is null as join left right inner outer
         full on group by order having limit offset insert into values update set delete create table index view drop alter add primary key foreign
         references unique default distinct union all exists between like case when then else end with asc desc integer text varchar int boolean`).source, 'iy')], ['call', CALL]],

@@ -12,12 +12,6 @@ const HALF_LINK = /!?\[((?:\\.|[^[\]\\\n])*)(?:\](?:\([^)\n]*)?)?$/y;
 const HALF_MARK = /(?:[*_~`$]{1,3}|!?\[|\\)$/;
 const WORD = /[\p{L}\p{N}_]/u;
 
-// [how it begins and ends, what it becomes]; the longer ones first.
-const MARKS = [
-    ['***', content => make('strong', {}, make('em', {}, ...content))], ['**', content => make('strong', {}, ...content)],
-    ['__', content => make('strong', {}, ...content)], ['~~', content => make('del', {}, ...content)],
-    ['*', content => make('em', {}, ...content)], ['_', content => make('em', {}, ...content)],
-];
 // [begin, end, whether it stands on a line of its own]
 const MATHS = [['$$', '$$', true], ['\\[', '\\]', true], ['\\(', '\\)', false]];
 const DOLLARS = /\$(?![\s$])((?:\\.|[^\\$\n])+?)(?<!\s)\$(?!\d)/y;
@@ -35,24 +29,6 @@ function endOfCode(text, at) {
         const [run] = matchAt(/`+/y, text, end);
         if (run.length === ticks.length) return end;
         end += run.length;
-    }
-    return -1;
-}
-
-// Where the code that begins at `at` is over, or the backticks that begin none.
-function pastCode(text, at) {
-    const end = endOfCode(text, at), [ticks] = matchAt(/`+/y, text, at);
-    return (end < 0 ? at : end) + ticks.length;
-}
-
-// Where a mark that opened before `at` is closed, or -1. Escapes, code and the `**` within `*` are passed over.
-function endOfMark(text, at, mark) {
-    const closes = i => text.startsWith(mark, i) && i > at && !/\s/.test(text[i - 1]) && !(mark[0] === '_' && isWord(text[i + mark.length]));
-    for (let i = at; i < text.length; i++) {
-        if (text[i] === '\\') i++;
-        else if (text[i] === '`') i = pastCode(text, i) - 1;
-        else if (mark === '*' && text.startsWith('**', i)) i = Math.max(endOfMark(text, i + 2, '**'), i) + 1;
-        else if (closes(i)) return i;
     }
     return -1;
 }
@@ -91,40 +67,92 @@ function linkAt(text, at, open) {
     return { end: at + all.length, nodes: LINK_SCHEMES.test(href) ? [anchor(href, ...nodes)] : nodes };
 }
 
-function markAt(text, at, open) {
-    for (const [mark, wrap] of MARKS) {
-        const from = at + mark.length;
-        if (!text.startsWith(mark, at) || /\s|^$/.test(text[from] ?? '') || (mark[0] === '_' && isWord(text[at - 1]))) continue;
-        const end = endOfMark(text, from, mark), reaches = end < 0 && open && !isWord(text[at - 1]);
-        if (end < 0 && !reaches) continue;
-        return { end: end < 0 ? text.length : end + mark.length, nodes: [wrap(inline(text.slice(from, end < 0 ? text.length : end), reaches))] };
-    }
-    return null;
-}
-
 const plainAt = (text, at) => {
     const escaped = matchAt(ESCAPED, text, at), lineBreak = matchAt(BREAK, text, at);
     if (escaped) return { end: at + 2, nodes: [escaped[1]] };
     return lineBreak && { end: at + lineBreak[0].length, nodes: ['\n'] };
 };
 
-const AT = [[/[`]/, codeAt], [/[$\\]/, mathsAt], [/[\\<]/, plainAt], [/[[!<hH]/, linkAt], [/[*_~]/, markAt]];
+const AT = [[/[`]/, codeAt], [/[$\\]/, mathsAt], [/[\\<]/, plainAt], [/[[!<hH]/, linkAt]];
 
-// The nodes and strings of a text; strings next to each other are one.
-function inline(text, open = false) {
-    const nodes = [];
-    const add = node => {
-        if (typeof node === 'string' && typeof nodes.at(-1) === 'string') nodes[nodes.length - 1] += node;
-        else nodes.push(node);
+// ---- emphasis -------------------------------------------------------------------------------------------------------
+
+// CommonMark's algorithm: runs of marks are put on a stack, and one that closes takes the nearest that opened. So the
+// time is linear in what models write, garbage included.
+
+const PLAIN = /[^][^`$\\<[!hH*_~]*/y, MARK = /\*+|_+|~~/y;
+
+// A run of marks at `at`: whether it may open or close, by what is beside it.
+function markAt(text, at) {
+    const [run] = matchAt(MARK, text, at) ?? [], end = at + run?.length, [before, after] = [text[at - 1], text[end]];
+    if (!run) return null;
+    const within = run[0] === '_' && isWord(before) && isWord(after);
+    return {
+        end, mark: run[0], length: run.length, opens: after !== undefined && !/\s/.test(after) && !(run[0] === '_' && isWord(before)) && !within,
+        closes: before !== undefined && !/\s/.test(before) && !(run[0] === '_' && isWord(after)), intraword: isWord(before),
     };
+}
+
+const emphasis = (mark, length, nodes) => make(mark === '~' ? 'del' : length === 2 ? 'strong' : 'em', {}, ...nodes);
+const plainMarks = out => out.map(node => node.mark ? node.mark.repeat(node.length) : node);
+
+// Takes from `out` what an opening run and a closing one enclose; the rest of both stays to be matched.
+function closeMark(out, stack, closing) {
+    while (closing.length) {
+        const place = stack.findLastIndex(at => out[at].mark === closing.mark);
+        if (place < 0) return;
+        const at = stack[place], opening = out[at], length = Math.min(2, opening.length, closing.length);
+        stack.length = place;
+        const node = emphasis(closing.mark, length, plainMarks(out.splice(at + 1)));
+        opening.length -= length;
+        closing.length -= length;
+        if (opening.length) stack.push(at);
+        else out.pop();
+        out.push(node);
+    }
+}
+
+// What has begun and is still on its way is closed where the text ends.
+function closeOpen(out, stack) {
+    for (const at of stack.reverse()) {
+        const { mark, length, intraword } = out[at];
+        if (intraword || at === out.length - 1) continue;
+        const nodes = plainMarks(out.splice(at + 1));
+        out[at] = emphasis(mark, Math.min(2, length), nodes);
+    }
+}
+
+function addMark(out, stack, found) {
+    if (found.closes) closeMark(out, stack, found);
+    if (!found.length) return;
+    if (found.opens) stack.push(out.length);
+    out.push(found);
+}
+
+// The nodes and strings of a text.
+function inline(text, open = false) {
+    const out = [], stack = []; // stack: places in `out` of runs that may open
     if (open) text = text.replace(HALF_MARK, mark => mark[0] === '$' ? mark : '');
     for (let at = 0; at < text.length;) {
-        let found = null;
-        for (const [first, parse] of AT) if (!found && first.test(text[at])) found = parse(text, at, open);
-        if (found) found.nodes.forEach(add);
-        else add(text[at]);
-        at = found?.end ?? at + 1;
+        const run = markAt(text, at);
+        let found = run;
+        if (run) addMark(out, stack, run);
+        else for (const [first, parse] of AT) if (!found && first.test(text[at])) found = parse(text, at, open);
+        if (!run && found) out.push(...found.nodes);
+        const plain = found ? '' : matchAt(PLAIN, text, at)[0];
+        if (plain) out.push(plain);
+        at = found?.end ?? at + plain.length;
     }
-    return nodes;
+    if (open) closeOpen(out, stack);
+    return joinText(plainMarks(out));
+}
+
+// Strings next to each other become one.
+function joinText(nodes) {
+    const joined = [];
+    for (const node of nodes)
+        if (typeof node === 'string' && typeof joined.at(-1) === 'string') joined.push(joined.pop() + node);
+        else joined.push(node);
+    return joined;
 }
 

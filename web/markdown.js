@@ -3,10 +3,9 @@
 // CommonMark's blocks with GitHub's tables and task lists. A line break in a paragraph is kept, as writers of chats mean
 // it, and markup is text.
 
-const FENCE = /^( *)(`{3,}|~{3,})\s*([^\s`{]*)/, HEADING = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/, QUOTE = /^ {0,3}> ?/;
+const FENCE = /^( *)(`{3,}|~{3,})\s*([^\s`{]*)/, HEADING = /^ {0,3}(#{1,6})(?:\s+(\S.*)?)?$/, QUOTE = /^ {0,3}> ?/;
 const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/, UNDERLINE = /^ {0,3}(=+|-{2,})\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +(.*)|)$/, TASK = /^\[([ xX])\]\s+/;
-const DELIMITERS = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const MATHS_LINE = /^\s*(\$\$|\\\[)/, MATHS_END = { $$: '$$', '\\[': '\\]' };
 
 const indentOf = line => line.length - line.trimStart().length;
@@ -32,7 +31,7 @@ const codeNode = (text, language) => make('div', { class: 'code' },
 
 function headingBlock(lines, at, open) {
     const match = HEADING.exec(lines[at]);
-    if (match) return { end: at + 1, render: last => make(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline(match[2] ?? '', last && open)) };
+    if (match) return { end: at + 1, render: last => make(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline((match[2] ?? '').trimEnd().replace(/(?<=\s)#+$/, '').trimEnd(), last && open)) };
     return null;
 }
 
@@ -69,13 +68,14 @@ function cellsOf(line) {
     return (bare.match(/(?:\\.|`[^`]*`|[^|\\])+|(?<=\||^)(?=\|)/g) ?? ['']).map(cell => cell.trim().replaceAll('\\|', '|'));
 }
 
+const isDelimiters = (cells, count) => cells.length === count && cells.every(cell => /^:?-+:?$/.test(cell));
 const alignOf = cell => ({ '::': 'center', ':': 'left', '-:': 'right' })[cell.replace(/^(:?)-+(:?)$/, (_, a, b) => b && !a ? '-:' : a + b)];
 
 function tableBlock(lines, at, open) {
     if (!lines[at].includes('|')) return null;
     const begins = open && at === lines.length - 1 && /^\s*\|/.test(lines[at]); // its second line is still to come
     const half = open && at === lines.length - 2 && /^[\s|:-]*$/.test(lines[at + 1]) && /^\s*\|/.test(lines[at]);
-    const isTable = lines[at + 1]?.includes('-') && DELIMITERS.test(lines[at + 1]) && cellsOf(lines[at + 1]).length === cellsOf(lines[at]).length;
+    const isTable = /^[\s|:-]*-[\s|:-]*$/.test(lines[at + 1] ?? '') && isDelimiters(cellsOf(lines[at + 1]), cellsOf(lines[at]).length);
     if (!begins && !half && !isTable) return null;
     let end = at + 2;
     while (end < lines.length && lines[end].trim() && (lines[end].includes('|') || !startsBlock(lines[end]))) end++;
@@ -183,9 +183,16 @@ function blocksOf(lines, open) {
     return blocks;
 }
 
+const DEPTH_MOST = 24; // of quotes and lists within each other; what is deeper is plain
+let depth = 0;
+
 function renderAll(lines, open) {
+    if (depth === DEPTH_MOST) return [make('p', {}, lines.join('\n'))];
+    depth++;
     const blocks = blocksOf(lines, open);
-    return blocks.map(({ render }, i) => render(i === blocks.length - 1));
+    const nodes = blocks.map(({ render }, i) => render(i === blocks.length - 1));
+    depth--;
+    return nodes;
 }
 
 // Tabs that indent are four blanks, but in code.

@@ -169,8 +169,18 @@ function command(tex, name) {
 
 // ---- atoms and their scripts ----------------------------------------------------------------------------------------
 
+const ATOM_DEPTH_MOST = 60;
+let atomDepth = 0;
+
 function atom(tex) {
-    const token = take(tex);
+    if (atomDepth === ATOM_DEPTH_MOST) return math('mtext', { class: 'unknown' }, take(tex));
+    atomDepth++;
+    const node = atomOf(tex, take(tex));
+    atomDepth--;
+    return node;
+}
+
+function atomOf(tex, token) {
     if (token === '{') return row(atomsTo(tex, '}'));
     if (token === '&' || token === '\\\\') return math('mrow'); // outside of a matrix
     if (token.startsWith('\\')) return command(tex, token.slice(1).replace(/(?<=[a-z])\*$/, name => token === '\\operatorname*' ? name : ''));
@@ -192,15 +202,16 @@ function primes(tex) {
 // An atom with what stands below and above it, in whatever order that is written.
 function scripted(tex) {
     const base = ['_', '^', "'"].includes(peek(tex)) ? math('mrow') : atom(tex);
-    let below = null, above = null;
+    const belows = [], aboves = [];
     for (;;) {
         while (['\\limits', '\\nolimits'].includes(peek(tex))) take(tex);
         const marks = primes(tex);
-        if (marks) above = above ? math('mrow', {}, above, marks) : marks;
-        else if (takeIf(tex, '_')) below = argument(tex);
-        else if (takeIf(tex, '^')) above = above ? math('mrow', {}, above, argument(tex)) : argument(tex);
+        if (marks) aboves.push(marks);
+        else if (takeIf(tex, '_')) belows.push(argument(tex));
+        else if (takeIf(tex, '^')) aboves.push(argument(tex));
         else break;
     }
+    const below = belows.length && row(belows), above = aboves.length && row(aboves);
     const [under, over, both] = takesLimits(base) ? ['munder', 'mover', 'munderover'] : ['msub', 'msup', 'msubsup'];
     if (below && above) return math(both, {}, base, below, above);
     return below ? math(under, {}, base, below) : above ? math(over, {}, base, above) : base;

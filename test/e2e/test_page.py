@@ -449,7 +449,7 @@ SHAPE = """(function shape(node) {
     return ['div', 'semantics', 'span'].includes(tag) ? inner : `<${tag}${tag === 'input' && node.checked ? ' checked' : ''}>${inner}</${tag}>`;
 })(element).trim()"""
 MARKDOWN = [
-    ("**b** *i* ***bi*** ~~s~~ `c*d*` __b__ _i_ snake_case_name 2*3*4", "<p><strong>b</strong> <em>i</em> <strong><em>bi</em></strong> <del>s</del> <code>c*d*</code>"
+    ("**b** *i* ***bi*** ~~s~~ `c*d*` __b__ _i_ snake_case_name 2*3*4", "<p><strong>b</strong> <em>i</em> <em><strong>bi</strong></em> <del>s</del> <code>c*d*</code>"
      " <strong>b</strong> <em>i</em> snake_case_name 2<em>3</em>4</p>"),
     ("*a **b** c* and **a *b* c**", "<p><em>a <strong>b</strong> c</em> and <strong>a <em>b</em> c</strong></p>"),
     ("2 * 3 * 4 and \\*no\\* and ** no **", "<p>2 * 3 * 4 and *no* and ** no **</p>"),
@@ -479,6 +479,18 @@ def test_markdown_becomes_elements(server, open_page):
         assert found == shape, written
     links = page.of_all(".assistant a", "[element.protocol, element.rel, element.target]")
     assert links and all(link == ["https:", "noopener noreferrer", "_blank"] for link in links)
+
+
+GARBAGE = ["a**b " * 2000, "*a **b " * 1000, "[" * 3000, "[a](" * 1000, "".join("`" * (i % 9 + 1) + "a" for i in range(1000)), ">" * 3000,
+           "\n".join(" " * 2 * i + "- a" for i in range(200)), "$$" + "{" * 3000 + "$$", "$$" + "\\frac" * 2000 + "$$", "$$x" + "^" * 2000 + "$$",
+           "$$" + "\\left(" * 1000 + "$$", "```css\n" + "a-" * 9000 + "\n```", "```html\n" + "<a " * 5000 + "\n```", "# a" + " " * 9000 + "x", "a|" + " " * 3000 + "\n" + "-" * 3000 + "x|"]
+
+
+def test_garbage_does_not_hang_the_page(server, open_page):
+    """What a model writes when it has lost its way: many marks without an end, and nesting beyond all sense."""
+    page = open_page(server)
+    page.hold_talk(*({"role": "assistant", "content": text} for text in GARBAGE))
+    assert len(page.answers) == len(GARBAGE) and all(page.answers)
 
 
 MATHS = [
