@@ -872,6 +872,7 @@ def test_it_asks_for_the_key(guarded_server, open_page):
     field.send_keys("wrong", Keys.ENTER)
     page.wait(lambda: page.find("#refused").is_displayed())
     page.press(Keys.ESCAPE)
+    page.wait(page.find("#unlock").is_displayed)
     page.button("Enter the key").click()
     page.wait(dialog.is_displayed)
     field.send_keys(guarded_server.key, Keys.ENTER)
