@@ -161,7 +161,7 @@ async function openChat(id) {
 
 // ---- editing --------------------------------------------------------------------------------------------------------
 
-// What an edit leads to: a question is asked again, an answer is replaced; both as new versions.
+// An edited question is asked again, an edited answer takes the place of the old one; both as new versions.
 async function sendEdited(message, text) {
     await stop();
     truncate(messages.indexOf(message));

@@ -22,7 +22,7 @@ const isFile = file => isText(file?.name) && isText(file?.text);
 const ROLES = ['user', 'assistant', 'tool'];
 const isMessage = message => ROLES.includes(message?.role) && isText(message.content);
 
-// What a message may have beside its role and content, and how one tells that it can be used.
+// A message may have these fields beside its role and content; each has a check that a stored value can be used.
 const MESSAGE_FIELDS = {
     reasoning: isText, thinking: isCount, figures: isFigures, trouble: isText, callId: isText, model: isText,
     calls: calls => isListOf(isCall, calls), files: files => isListOf(isFile, files),

@@ -112,7 +112,7 @@ function closeMark(out, stack, closing) {
     }
 }
 
-// What has begun and is still on its way is closed where the text ends.
+// Marks whose end is still on its way are closed where the text ends.
 function closeOpen(out, stack) {
     for (const at of stack.reverse()) {
         const { mark, length, intraword } = out[at];

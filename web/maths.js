@@ -236,7 +236,7 @@ function linesOfMaths(source) {
     return [environment(texOf(`{${source.includes('&') ? 'aligned' : 'gathered'}}${source}`))];
 }
 
-// The element of a formula; its source goes along, for those who copy it.
+// The element of a formula; its source goes along, so that it can be copied.
 function maths(source, display) {
     const nodes = /\\\\/.test(source) && !source.includes('\\begin') ? linesOfMaths(source) : parse(source.trim());
     return math('math', { display: display ? 'block' : 'inline' }, math('semantics', {}, math('mrow', {}, ...nodes),

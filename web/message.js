@@ -15,7 +15,7 @@ function figuresText({ usage, pieces, speed, firstToken, finish }) {
     ].filter(Boolean).join(' · ');
 }
 
-// What a message says to the model: its files come before its words.
+// The text that the model reads: a message's files come before its words.
 function contentOf({ content, files = [] }) {
     const fenceFor = text => '`'.repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
     const parts = files.map(({ name, text }) => `${name}:\n${fenceFor(text)}\n${text}\n${fenceFor(text)}`);
