@@ -100,7 +100,7 @@ function prepareCharts() {
     const box = { viewBox: `0 0 ${WINDOW_SECONDS} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' };
     for (const chart of CHARTS) {
         chart.value = make('b', {}, '–');
-        chart.svg = make('svg', box);
+        chart.svg = makeSvg('svg', box);
         chart.peak = make('span', { class: 'peak' });
         chart.note = make('div', { class: 'small' });
         const caption = make('figcaption', {}, chart.title, chart.value);
@@ -150,7 +150,7 @@ function pathsOf(points, { sparse, colour }) {
         if (point) runs.at(-1).push(point);
         else if (!sparse) runs.push([]);
     }
-    const path = (kind, pieces) => make('path', { class: kind, d: pieces.join(''), style });
+    const path = (kind, pieces) => makeSvg('path', { class: kind, d: pieces.join(''), style });
     const area = run => `M${run[0][0]},${HEIGHT}L${run.join('L')}L${run.at(-1)[0]},${HEIGHT}Z`;
     const drawn = runs.filter(run => run.length);
     const paths = [path('area', drawn.map(area)), path('line', drawn.map(run => `M${run.join('L')}`))];
@@ -168,7 +168,7 @@ function drawChart(chart, end) {
     const known = samples.flatMap(({ values }) => values.get(chart)).filter(value => value !== null);
     const top = chart.most ?? Math.max(chart.least, ...known);
     const paths = chart.series.flatMap((series, i) => pathsOf(pointsOf(chart, i, end, top), series));
-    if (cursor !== null) paths.push(make('path', { class: 'cursor', d: `M${WINDOW_SECONDS - cursor},0V${HEIGHT}` }));
+    if (cursor !== null) paths.push(makeSvg('path', { class: 'cursor', d: `M${WINDOW_SECONDS - cursor},0V${HEIGHT}` }));
     chart.svg.replaceChildren(...paths);
     const shown = chart.series.map((_, i) => nearest(chart, i, end - (cursor ?? 0))?.values.get(chart)[i]);
     chart.value.textContent = shown.map(value => value === undefined ? '–' : chart.format(value)).join(' / ');

@@ -1,11 +1,13 @@
 // ---- the conversation ----------------------------------------------------------------------------------------------
 
 const log = byId('log'), field = byId('message');
-const messages = []; // { role, content, reasoning, figures, trouble }; the articles in the log are their views, in the same order
-let model = null, maxModelLen = 0;
-let running = null;  // the answer under way: { message, controller, finished }
-let chatId = null;   // of this conversation among those that are kept (history.js); null: it has not begun
+const newChat = () => ({ id: null, all: [], head: null });
+let chat = newChat(); // the one on display (history.js); without an id it has not begun
+const messages = [];  // of it, those from the first to its head; the articles in the log are their views, in that order
+let running = null;   // the answer under way: { message, controller, finished }
 let following = true;
+
+const siblingsOf = message => chat.all.filter(({ parent }) => parent === message.parent);
 
 function follow() {
     if (following) log.scrollTop = log.scrollHeight;
@@ -17,86 +19,46 @@ function backToField() {
     if (!matchMedia('(pointer: coarse)').matches) field.focus();
 }
 
-function figuresText({ usage, pieces, speed, firstToken, finish }) {
-    const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0, tokens = usage?.completion_tokens ?? pieces;
-    return [
-        `${count(tokens)} token${tokens === 1 ? '' : 's'}`,
-        speed && `${rate(speed)} t/s`,
-        firstToken !== null && `first token ${seconds(firstToken)}`,
-        cached && `${count(cached)} of ${count(usage.prompt_tokens)} prompt tokens cached`,
-        finish === 'length' && 'cut at max tokens',
-        finish === 'stopped' && 'stopped',
-    ].filter(Boolean).join(' · ');
-}
-
-function showFoot(message, article) {
-    const foot = make('div', { class: 'foot' }), isLast = message === messages.at(-1);
-    if (message.figures) foot.append(make('span', { class: 'figures' }, figuresText(message.figures)));
-    if (message.content) foot.append(action('Copy', function () { copy(message.content, this); }));
-    if (message.role === 'user') foot.append(action('Edit', () => edit(message)));
-    else if (isLast && !message.trouble) foot.append(action('Regenerate', regenerate));
-    article.querySelector('.foot').replaceWith(foot);
-}
-
-function showTrouble(message, article) {
-    article.querySelector('.note')?.remove();
-    if (!message.trouble) return;
-    const retry = make('button', { type: 'button', click: regenerate }, 'Retry');
-    article.querySelector('.foot').before(make('div', { class: 'note' }, make('span', {}, message.trouble), retry));
-}
-
-// A thought is folded, above the answer; it is plain text, in which no markup counts.
-function showThought(message, article) {
-    let fold = article.querySelector('.thought');
-    if (!message.reasoning) return fold?.remove();
-    if (!fold) {
-        fold = make('details', { class: 'thought' }, make('summary', {}), make('div', { class: 'small' }));
-        article.querySelector('.body').before(fold);
-    }
-    const thinking = running?.message === message && !message.content;
-    fold.firstChild.textContent = thinking ? 'Thinking…' : 'Thought';
-    fold.lastChild.textContent = message.reasoning;
-}
-
-const articleOf = message => log.children[messages.indexOf(message)];
-
-function show(message) {
-    const article = articleOf(message), body = article.querySelector('.body');
-    if (message.role === 'user') body.textContent = message.content;
-    else render(body, message.content);
-    showThought(message, article);
-    if (running?.message === message) article.querySelector('.foot').textContent = figuresText(message.figures);
-    follow();
-}
-
-function settle(message) {
-    show(message);
-    showTrouble(message, articleOf(message));
-    showFoot(message, articleOf(message));
-    follow();
-}
-
-function append(message) {
-    const before = messages.at(-1), isUser = message.role === 'user';
+// Puts a message of the tree below those on display.
+function display(message) {
+    const before = messages.at(-1);
     messages.push(message);
-    log.append(make('article', { class: message.role }, make('h2', { class: 'unseen' }, isUser ? 'You' : 'Answer'),
-        make('div', { class: isUser ? 'body' : 'body text' }), make('div', { class: 'foot' })));
+    chat.head = message;
+    log.append(makeArticle(message));
     byId('welcome').hidden = true;
     if (before) settle(before); // it is not the last any more
     settle(message);
 }
 
+// A new message follows those on display.
+function append(message) {
+    message.parent = messages.at(-1) ?? null;
+    chat.all.push(message);
+    display(message);
+}
+
+// Takes what follows the first so many off display; the tree keeps it.
 function truncate(length) {
     messages.length = Math.min(length, messages.length);
     while (log.children.length > length) log.lastChild.remove();
+    chat.head = messages.at(-1) ?? null;
     byId('welcome').hidden = messages.length > 0;
-    if (!messages.length) showChats(openChat);
     showContext(null);
 }
 
+function displayPath(head) {
+    const path = pathTo(head);
+    let same = 0;
+    while (same < path.length && path[same] === messages[same]) same++;
+    truncate(same);
+    path.slice(same).forEach(display);
+    showContext(messages.at(-1)?.figures?.usage);
+}
+
 function remember() {
-    if (messages.length) chatId = saveChat(chatId, messages);
-    session.set('chat', chatId);
+    if (chat.all.length) saveChat(Object.assign(chat, { time: Date.now(), system: systemPrompt || undefined }));
+    session.set('chat', chat.id);
+    showChats();
 }
 
 function showContext(usage) {
@@ -104,106 +66,77 @@ function showContext(usage) {
     byId('context').textContent = known ? `context ${count(usage.total_tokens)} of ${count(maxModelLen)}` : '';
 }
 
-// The conversation as sent to the model: missing answers are left out, and the questions around them are joined. The
-// chat template keeps of earlier thoughts what the model wants.
-function history() {
-    const shown = systemPrompt ? [{ role: 'system', content: systemPrompt }] : [];
-    for (const { role, content, reasoning } of messages) {
-        if (!content) continue;
-        if (role === 'user' && shown.at(-1)?.role === 'user') shown.at(-1).content += `\n\n${content}`;
-        else shown.push({ role, content, ...(reasoning && { reasoning_content: reasoning }) });
-    }
-    return shown;
-}
+// ---- what is done with messages -------------------------------------------------------------------------------------
 
-// Takes in what one event of the stream says.
-function absorb(event, message, started) {
-    const { figures } = message, choice = event.choices?.[0], now = performance.now();
-    if (event.error) throw new Trouble(event.error.message);
-    figures.usage = event.usage ?? figures.usage;
-    figures.finish = choice?.finish_reason ?? figures.finish;
-    const { content, reasoning_content: reasoning } = choice?.delta ?? {};
-    if (!content && !reasoning) return;
-    message.content += content ?? '';
-    if (reasoning) message.reasoning = (message.reasoning ?? '') + reasoning;
-    figures.pieces++;
-    figures.firstToken ??= (now - started) / 1000;
-    const writing = (now - started) / 1000 - figures.firstToken;
-    figures.speed = writing > 0 ? (figures.pieces - 1) / writing : null;
-}
-
-async function read(message, signal) {
-    const started = performance.now(), { figures } = message;
-    const body = JSON.stringify({
-        model, messages: history(), stream: true, stream_options: { include_usage: true }, ...sampling(),
-    });
-    const options = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body, signal };
-    let frame = 0;
-    try {
-        for await (const event of eventsOf(await ask('/v1/chat/completions', options))) {
-            absorb(event, message, started);
-            frame ||= requestAnimationFrame(() => { frame = 0; show(message); });
-        }
-    } finally {
-        cancelAnimationFrame(frame);
-    }
-    if (figures.speed && figures.usage) // a piece may have been several tokens
-        figures.speed *= (figures.usage.completion_tokens - 1) / (figures.pieces - 1);
-}
-
-async function produce(message, signal) {
-    try {
-        if (!model) await connect();
-        await read(message, signal);
-    } catch (error) {
-        if (error.name === 'AbortError') message.figures.finish = 'stopped';
-        else message.trouble = sentenceOf(error);
-    }
-    running = null;
-    setBusy(false);
-    if (!message.figures.pieces && message.trouble) delete message.figures;
-    settle(message);
-    showContext(message.figures?.usage);
+async function switchTo(version) {
+    await stop();
+    const at = messages.indexOf(version.parent) + 1;
+    displayPath(leafOf(chat.all, version));
     remember();
+    articleOf(version).querySelector('.versions button:not(:disabled)')?.focus();
+    say(`Version ${siblingsOf(version).indexOf(version) + 1} of ${siblingsOf(version).length}`);
+    return at;
 }
 
-function answer() {
-    const controller = new AbortController();
-    const figures = { usage: null, pieces: 0, speed: null, firstToken: null, finish: null };
-    const message = { role: 'assistant', content: '', figures };
-    following = true;
-    append(message);
-    setBusy(true);
-    running = { message, controller, finished: produce(message, controller.signal) };
-    show(message);
+const isBelow = (message, above) => pathTo(message).includes(above);
+
+// Takes a message and all that follows it out of the tree; what was beside it comes on display.
+async function removeFrom(message) {
+    await stop();
+    const { all, head } = chat, { id } = chat;
+    const beside = siblingsOf(message).filter(other => other !== message).at(-1);
+    chat.all = all.filter(other => !isBelow(other, message));
+    displayPath(beside ? leafOf(chat.all, beside) : message.parent);
+    messages.forEach(settle); // counts of versions have changed
+    if (chat.all.length) remember();
+    else forget();
+    backToField();
+    notice('Deleted from here on', () => {
+        if (chat.id !== id && chat.all.length) return;
+        Object.assign(chat, { id, all });
+        displayPath(head);
+        messages.forEach(settle);
+        remember();
+    });
 }
 
-function setBusy(busy) {
-    log.lastChild.classList.toggle('busy', busy);
-    log.setAttribute('aria-busy', busy); // listeners hear the answer when it is whole
-    byId('send').hidden = busy;
-    byId('stop').hidden = !busy;
-    if (document.activeElement === document.body) backToField(); // its button has gone
+function forget() {
+    deleteChat(chat.id);
+    chat.id = null;
+    session.set('chat', null);
+    showChats();
 }
 
-async function stop() {
-    while (running) {
-        running.controller.abort();
-        await running.finished;
-    }
+// A new conversation with a copy of all up to a message.
+async function branch(message) {
+    await stop();
+    const path = pathTo(message), copies = [];
+    for (const { parent, ...rest } of path) copies.push({ ...structuredClone(rest), parent: copies.at(-1) ?? null });
+    const copied = { ...newChat(), all: copies, head: copies.at(-1), title: `${titleOf(chat)} (branch)`, system: chat.system, time: Date.now() };
+    saveChat(copied);
+    openChat(copied.id);
+    notice('This is a branch; the conversation it comes from stays as it was.');
 }
 
-function submit(text) {
-    append({ role: 'user', content: text });
+async function regenerate(message = messages.findLast(({ role }) => role === 'assistant')) {
+    await stop();
+    if (!message) return messages.length && answer();
+    if (message.trouble && !message.content) chat.all.splice(chat.all.indexOf(message), 1); // it is no version of anything
+    truncate(messages.indexOf(message));
+    backToField();
+    answer();
+}
+
+function submit(text, files = []) {
+    append({ role: 'user', content: text, ...(files.length && { files }) });
     remember();
     answer();
 }
 
-async function regenerate() {
-    await stop();
-    if (!messages.length) return;
-    if (messages.at(-1).role === 'assistant') truncate(messages.length - 1);
-    backToField();
+// Results for the calls of an answer: [[id, text]].
+function answerCalls(message, results) {
+    for (const [callId, content] of results) append({ role: 'tool', content, callId });
+    remember();
     answer();
 }
 
@@ -213,90 +146,55 @@ async function startOver() {
 }
 
 // A conversation that is kept, or with null, or one that is gone, a new one.
-function openChat(id) {
-    const chat = readChat(id);
-    chatId = chat && id;
+async function openChat(id) {
+    if (running) await stop();
     truncate(0);
-    for (const message of chat?.messages ?? []) append(message);
-    showContext(messages.at(-1)?.figures?.usage);
-    session.set('chat', chatId);
+    chat = readChat(id) ?? newChat();
+    if (chat.id) setSystemPrompt(chat.system ?? '');
+    if (chat.head) displayPath(chat.head);
+    following = true;
+    follow();
+    session.set('chat', chat.id);
+    showChats();
     backToField();
 }
 
-// Turns a question into a field; what followed it goes when it is sent again.
+// ---- editing --------------------------------------------------------------------------------------------------------
+
+// An edited question is asked again, an edited answer takes the place of the old one; both as new versions.
+async function sendEdited(message, text) {
+    await stop();
+    truncate(messages.indexOf(message));
+    if (message.role === 'user') return submit(text, message.files);
+    append({ role: 'assistant', content: text, ...(message.reasoning && { reasoning: message.reasoning }) });
+    remember();
+}
+
+// Turns a message into a field with its source.
 function edit(message) {
-    const article = articleOf(message), body = article.querySelector('.body');
-    const attributes = { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'What you wrote' };
-    const leave = () => {
-        for (const name of ['contenteditable', ...Object.keys(attributes)]) body.removeAttribute(name);
-        body.onkeydown = null;
-        settle(message);
-        backToField();
-    };
-    const send = async () => {
-        const text = typedIn(body).trim();
-        if (!text) return;
-        leave();
-        await stop();
-        truncate(messages.indexOf(message));
-        submit(text);
-    };
-    makeEditable(body);
-    for (const [name, value] of Object.entries(attributes)) body.setAttribute(name, value);
-    body.onkeydown = event => {
+    const article = articleOf(message), body = article.querySelector('.body'), isUser = message.role === 'user';
+    const box = make('textarea', { class: 'edit', 'aria-label': isUser ? 'What you wrote' : 'What was answered' });
+    const fit = () => { box.style.height = 'auto'; box.style.height = `${box.scrollHeight + 2}px`; };
+    const leave = () => { box.replaceWith(body); settle(message); backToField(); };
+    const send = () => { if (box.value.trim()) { leave(); sendEdited(message, box.value.trim()); } };
+    box.value = message.content;
+    box.addEventListener('input', fit);
+    box.addEventListener('keydown', event => {
         if (event.key === 'Escape') leave();
-        else if (isSend(event)) send();
+        else if (isSend(event) && (isUser || event.ctrlKey)) send();
         else return;
         event.preventDefault();
         event.stopPropagation();
-    };
-    article.querySelector('.foot').replaceChildren(action('Send again', send), action('Cancel', leave));
-    body.focus();
-    getSelection().selectAllChildren(body);
-    getSelection().collapseToEnd();
+    });
+    body.replaceWith(box);
+    article.querySelector('.foot').replaceChildren(action(isUser ? 'Send again' : 'Save as a new version', send), action('Cancel', leave));
+    fit();
+    box.focus();
+    box.setSelectionRange(box.value.length, box.value.length);
 }
 
 function editLast() {
     const last = messages.findLast(message => message.role === 'user');
     if (last) edit(last);
-}
-
-// Enter, but neither with Shift nor the one that picks a word of an input method.
-const isSend = event => event.key === 'Enter' && !event.shiftKey && !event.isComposing;
-
-function fitField() {
-    field.style.height = 'auto';
-    field.style.height = `${field.scrollHeight}px`;
-}
-
-function prepareComposer() {
-    for (const idea of ['What is a KV cache?', 'Write a haiku about four bits', 'Reverse a string in C'])
-        byId('ideas').append(make('button', { type: 'button', click: () => submit(idea) }, idea));
-    field.addEventListener('input', fitField);
-    field.addEventListener('keydown', event => {
-        if (isSend(event)) {
-            event.preventDefault();
-            byId('composer').requestSubmit();
-        } else if (event.key === 'ArrowUp' && !field.value) {
-            event.preventDefault();
-            editLast();
-        }
-    });
-    on('composer', 'submit', event => {
-        event.preventDefault();
-        const text = field.value.trim();
-        if (!text || running) return;
-        field.value = '';
-        fitField();
-        submit(text);
-    });
-    on('stop', 'click', stop);
-    on('new', 'click', startOver);
-    window.addEventListener('pagehide', () => { if (running) remember(); }); // what there is of an answer
-    on('latest', 'click', () => { following = true; follow(); backToField(); });
-    log.addEventListener('scroll', () => {
-        following = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-        byId('latest').hidden = following || !messages.length;
-    }, { passive: true });
 }
 

@@ -1,19 +1,105 @@
-// ---- answers as text: the little of Markdown that models write -----------------------------------------------------
+// ---- Markdown: blocks -----------------------------------------------------------------------------------------------
 
-const FENCE = /^(\s*)(`{3,}|~{3,})\s*([\w+#.-]*)/, HEADING = /^#{1,6}\s+(.*)/, QUOTE = /^>\s?/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)/;
-const INLINE = /`([^`\n]+)`|\*\*((?:[^*\n]|\*(?!\*))+)\*\*|(?<![\w*])\*(?=\S)([^*\n]+)\*(?!\w)/g;
+// CommonMark's blocks with GitHub's tables and task lists. A line break in a paragraph is kept, as writers of chats mean
+// it, and markup is text.
 
-const kindOf = line => FENCE.test(line) ? 'code' : HEADING.test(line) ? 'heading' : QUOTE.test(line) ? 'quote'
-    : ITEM.test(line) ? 'list' : line.trim() ? 'paragraph' : '';
+const FENCE = /^( *)(`{3,}|~{3,})\s*([^\s`{]*)/, HEADING = /^ {0,3}(#{1,6})(?:\s+(\S.*)?)?$/, QUOTE = /^ {0,3}> ?/;
+const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/, UNDERLINE = /^ {0,3}(=+|-{2,})\s*$/;
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +(.*)|)$/, TASK = /^\[([ xX])\]\s+/;
+const MATHS_LINE = /^\s*(\$\$|\\\[)/, MATHS_END = { $$: '$$', '\\[': '\\]' };
 
-// An item of a list. Its mark is a sign, or a number (else NaN) and what follows that.
-function itemOf(line) {
-    const [, space, mark, text] = ITEM.exec(line);
-    return { indent: space.replaceAll('\t', '    ').length, sign: mark.at(-1), number: parseInt(mark), text };
+const indentOf = line => line.length - line.trimStart().length;
+const startsBlock = line => FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || RULE.test(line) || ITEM.test(line) || MATHS_LINE.test(line);
+
+// Each takes a block from the lines at `at`: { end, render }, or null where there is none. `open`: the last line still
+// grows.
+
+function codeBlock(lines, at) {
+    const match = FENCE.exec(lines[at]);
+    if (!match) return null;
+    const [, indent, fence, language] = match;
+    let end = at + 1;
+    const closes = line => line.trim().startsWith(fence) && /^(`+|~+)$/.test(line.trim());
+    while (end < lines.length && !closes(lines[end])) end++;
+    const body = lines.slice(at + 1, end).map(line => line.slice(Math.min(indentOf(line), indent.length)));
+    return { end: end + 1, render: () => codeNode(body.join('\n'), language) };
 }
 
-const isDeeper = (item, list) => item.indent > list.indent + 1;
+const codeNode = (text, language) => make('div', { class: 'code' },
+    make('div', {}, make('span', {}, language || 'text'), iconAction('copy', 'Copy the code', undefined, { class: 'quiet small-icon copy-code' })),
+    make('pre', { tabindex: 0, 'aria-label': language ? `Code, ${language}` : 'Code' }, make('code', {}, ...highlight(text, language))));
+
+function headingBlock(lines, at, open) {
+    const match = HEADING.exec(lines[at]);
+    if (match) return { end: at + 1, render: last => make(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline((match[2] ?? '').trimEnd().replace(/(?<=\s)#+$/, '').trimEnd(), last && open)) };
+    return null;
+}
+
+// Levels of the answer begin below the page's own.
+const underlined = (text, mark) => () => make(mark === '=' ? 'h3' : 'h4', {}, ...inline(text));
+
+function quoteBlock(lines, at, open) {
+    let end = at;
+    const goesOn = line => QUOTE.test(line) || (line.trim() && !startsBlock(line));
+    while (end < lines.length && (end === at ? QUOTE.test(lines[end]) : goesOn(lines[end]))) end++;
+    if (end === at) return null;
+    const inner = lines.slice(at, end).map(line => line.replace(QUOTE, ''));
+    return { end, render: last => make('blockquote', {}, ...renderAll(inner, last && open)) };
+}
+
+const ruleBlock = (lines, at, open) =>
+    RULE.test(lines[at]) && !(open && at === lines.length - 1) ? { end: at + 1, render: () => make('hr') } : null;
+
+function mathsBlock(lines, at, open) {
+    const [, begin] = MATHS_LINE.exec(lines[at]) ?? [];
+    if (!begin) return null;
+    const from = lines[at].indexOf(begin) + begin.length, close = MATHS_END[begin];
+    let end = at;
+    const rest = i => i === at ? lines[i].slice(from) : lines[i];
+    while (end < lines.length && !rest(end).includes(close)) end++;
+    if (end === lines.length ? !open : rest(end).slice(rest(end).indexOf(close) + 2).trim()) return null; // text goes on behind it
+    const source = Array.from({ length: Math.min(end + 1, lines.length) - at }, (_, i) => rest(at + i)).join('\n').split(close)[0];
+    return { end: end + 1, render: () => make('div', { class: 'formula', tabindex: 0 }, maths(source, true)) };
+}
+
+// Cells are divided by bars that are neither escaped nor in code.
+function cellsOf(line) {
+    const bare = line.trim().replace(/^\|/, '').replace(/(?<!\\)\|$/, '');
+    return (bare.match(/(?:\\.|`[^`]*`|[^|\\])+|(?<=\||^)(?=\|)/g) ?? ['']).map(cell => cell.trim().replaceAll('\\|', '|'));
+}
+
+const isDelimiters = (cells, count) => cells.length === count && cells.every(cell => /^:?-+:?$/.test(cell));
+const alignOf = cell => ({ '::': 'center', ':': 'left', '-:': 'right' })[cell.replace(/^(:?)-+(:?)$/, (_, a, b) => b && !a ? '-:' : a + b)];
+
+function tableBlock(lines, at, open) {
+    if (!lines[at].includes('|')) return null;
+    const begins = open && at === lines.length - 1 && /^\s*\|/.test(lines[at]); // its second line is still to come
+    const half = open && at === lines.length - 2 && /^[\s|:-]*$/.test(lines[at + 1]) && /^\s*\|/.test(lines[at]);
+    const isTable = /^[\s|:-]*-[\s|:-]*$/.test(lines[at + 1] ?? '') && isDelimiters(cellsOf(lines[at + 1]), cellsOf(lines[at]).length);
+    if (!begins && !half && !isTable) return null;
+    let end = at + 2;
+    while (end < lines.length && lines[end].trim() && (lines[end].includes('|') || !startsBlock(lines[end]))) end++;
+    return { end, render: last => tableNode(lines.slice(at, end), last && open) };
+}
+
+function tableNode([head, delimiters = '', ...rows], open) {
+    const columns = cellsOf(head), aligns = cellsOf(delimiters).map(alignOf);
+    const cell = (tag, text, i, growing) => make(tag, { ...(aligns[i] && { class: aligns[i] }), ...(tag === 'th' && { scope: 'col' }) }, ...inline(text, growing));
+    const body = rows.map((row, r) => {
+        const cells = cellsOf(row), growing = open && r === rows.length - 1;
+        return make('tr', {}, ...columns.map((_, i) => cell('td', cells[i] ?? '', i, growing && i === cells.length - 1)));
+    });
+    return make('div', { class: 'table', tabindex: 0, role: 'region', 'aria-label': 'Table' }, make('table', {},
+        make('thead', {}, make('tr', {}, ...columns.map((text, i) => cell('th', text, i, open && !rows.length)))), make('tbody', {}, ...body)));
+}
+
+// ---- lists ----------------------------------------------------------------------------------------------------------
+
+// An item's mark is a sign, or a number (else NaN) and what follows that.
+function itemOf(line) {
+    const [, space, mark, text = ''] = ITEM.exec(line);
+    return { indent: space.length, offset: space.length + mark.length + 1, sign: mark.at(-1), number: parseInt(mark), text };
+}
 
 // A list goes on with items of the same sign. One that counts up ends where a number falls back; one whose numbers are
 // all the same leaves counting to the reader.
@@ -24,93 +110,113 @@ function goesOn(list, { sign, number }) {
     return goes;
 }
 
-// Blocks of lines, each with its kind. A fence runs to its end, a list over indented lines and the lists within it, a
-// heading is one line.
-function blocksOf(text) {
-    const blocks = [];
-    let block = null, fence = null;
-    for (const line of text.split('\n')) {
+// Lines of an item: those that are indented more than its mark, and paragraphs that simply go on. A fence runs to its end.
+function endOfItem(lines, at, { indent }) {
+    let end = at + 1, fence = null;
+    for (; end < lines.length; end++) {
+        const line = lines[end], deeper = indentOf(line) > indent + 1;
         if (fence) {
-            if (line.trim() === fence) fence = block = null;
-            else block.lines.push(line);
-            continue;
-        }
-        const kind = kindOf(line), item = kind === 'list' ? itemOf(line) : null;
-        const inItem = kind === 'paragraph' && block?.kind === 'list' && /^\s/.test(line);
-        const sameKind = kind === block?.kind && kind !== 'heading' && kind !== 'code';
-        const sameBlock = sameKind && (!item || isDeeper(item, block.list) || goesOn(block.list, item));
-        if (inItem || sameBlock) block.lines.push(line);
-        else if (kind) blocks.push(block = { kind, lines: [line], list: item });
-        else if (block?.kind !== 'list') block = null; // a blank line does not end a list
-        if (kind === 'code') fence = FENCE.exec(line)[2];
+            if (line.trim() === fence) fence = null;
+        } else if (!line.trim()) {
+            const next = lines.slice(end).find(other => other.trim());
+            if (next === undefined || indentOf(next) <= indent + 1) break;
+        } else if (!deeper && (startsBlock(line) || !lines[end - 1].trim())) break;
+        else if (deeper && FENCE.test(line)) fence = FENCE.exec(line)[2];
+    }
+    return end;
+}
+
+function listBlock(lines, at, open) {
+    if (!ITEM.test(lines[at]) || (open && at === lines.length - 1 && !itemOf(lines[at]).text)) return null;
+    const list = { ...itemOf(lines[at]), items: [], loose: false }, first = list.number;
+    let end = at;
+    for (let next = at; next < lines.length && ITEM.test(lines[next]) && !RULE.test(lines[next]);) {
+        const item = itemOf(lines[next]);
+        if (next !== at && !goesOn(list, item)) break;
+        end = endOfItem(lines, next, item);
+        const rest = lines.slice(next + 1, end).map(line => line.slice(Math.min(indentOf(line), item.offset)));
+        list.items.push([item.text, ...rest]);
+        for (next = end; next < lines.length && !lines[next].trim();) next++;
+        list.loose ||= next > end && next < lines.length && ITEM.test(lines[next]) && itemOf(lines[next]).indent <= list.indent + 1;
+    }
+    return { end, render: last => listNode(list, first, last && open) };
+}
+
+function itemNode([text, ...rest], open) {
+    const task = TASK.exec(text), done = task?.[1] !== ' ';
+    const nodes = renderAll([task ? text.slice(task[0].length) : text, ...rest], open);
+    if (nodes[0]?.nodeName === 'P') nodes.splice(0, 1, ...nodes[0].childNodes); // its first line needs no paragraph
+    const box = task && make('input', { type: 'checkbox', disabled: '', 'aria-label': done ? 'done' : 'to do', ...(done && { checked: '' }) });
+    return make('li', task ? { class: 'task' } : {}, ...box ? [box, ' '] : [], ...nodes);
+}
+
+function listNode({ items, loose }, number, open) {
+    const attributes = { ...(loose && { class: 'loose' }), ...(!Number.isNaN(number) && { start: number }) };
+    return make(Number.isNaN(number) ? 'ul' : 'ol', attributes, ...items.map((item, i) => itemNode(item, open && i === items.length - 1)));
+}
+
+// ---- all blocks -----------------------------------------------------------------------------------------------------
+
+function paragraphBlock(lines, at, open) {
+    let end = at + 1;
+    for (; end < lines.length && lines[end].trim(); end++) {
+        const [, mark] = UNDERLINE.exec(lines[end]) ?? [];
+        if (mark && !(open && end === lines.length - 1)) return { end: end + 1, render: underlined(lines.slice(at, end).join('\n'), mark[0]) };
+        if (startsBlock(lines[end]) || tableBlock(lines, end, open)) break;
+    }
+    const text = lines.slice(at, end).map(line => line.trim()).join('\n');
+    return { end, render: last => make('p', {}, ...inline(text, last && open)) };
+}
+
+const BLOCKS = [codeBlock, headingBlock, quoteBlock, ruleBlock, mathsBlock, tableBlock, listBlock, paragraphBlock];
+
+// { source, render } of each block. Rendering is told whether the block is the last, which may still grow.
+function blocksOf(lines, open) {
+    const blocks = [];
+    for (let at = 0; at < lines.length;) {
+        let block = null;
+        if (lines[at].trim()) for (const take of BLOCKS) block ??= take(lines, at, open);
+        const end = block?.end ?? at + 1;
+        if (block) blocks.push({ source: lines.slice(at, end).join('\n'), render: block.render });
+        at = end;
     }
     return blocks;
 }
 
-function inline(text) {
-    const nodes = [];
-    let end = 0;
-    for (const match of text.matchAll(INLINE)) {
-        const [all, code, strong, emphasis] = match;
-        nodes.push(text.slice(end, match.index));
-        nodes.push(code ? make('code', {}, code) : make(strong ? 'strong' : 'em', {}, ...inline(strong ?? emphasis)));
-        end = match.index + all.length;
-    }
-    return [...nodes, text.slice(end)];
+const DEPTH_MOST = 24; // of quotes and lists within each other; what is deeper is plain
+let depth = 0;
+
+function renderAll(lines, open) {
+    if (depth === DEPTH_MOST) return [make('p', {}, lines.join('\n'))];
+    depth++;
+    const blocks = blocksOf(lines, open);
+    const nodes = blocks.map(({ render }, i) => render(i === blocks.length - 1));
+    depth--;
+    return nodes;
 }
 
-function codeBlock([opening, ...lines]) {
-    const [, indent, , language] = FENCE.exec(opening);
-    const text = lines.map(line => line.startsWith(indent) ? line.slice(indent.length) : line).join('\n');
-    return make('div', { class: 'code' },
-        make('div', {}, language, action('Copy', function () { copy(text, this); })),
-        make('pre', { tabindex: 0 }, make('code', {}, text)));
+// Tabs that indent are four blanks, but in code.
+function linesOf(text) {
+    let fence = null;
+    return text.split('\n').map(line => {
+        const [, , mark] = FENCE.exec(line.trimStart()) ?? [];
+        if (fence ? line.trim() === fence : mark) fence = fence ? null : mark;
+        else if (fence) return line;
+        return line.replace(/^[ \t]+/, space => space.replaceAll('\t', '    '));
+    });
 }
 
-// The lines of one list, with those within its items.
-function list(lines) {
-    const open = []; // the lists being written, outermost first
-    const begin = (item, parent) => {
-        const node = Number.isNaN(item.number) ? make('ul') : make('ol', { start: item.number });
-        parent?.item.append(node);
-        open.push({ ...item, node });
-    };
-    for (const line of lines) {
-        if (!ITEM.test(line)) {
-            open.at(-1).item.append('\n', ...inline(line.trim()));
-            continue;
-        }
-        const item = itemOf(line);
-        while (open.length > 1 && item.indent < open.at(-1).indent) open.pop();
-        if (!open.length || isDeeper(item, open.at(-1))) begin(item, open.at(-1));
-        else if (!goesOn(open.at(-1), item) && open.length > 1) {
-            open.pop();
-            begin(item, open.at(-1));
-        }
-        open.at(-1).item = make('li', {}, ...inline(item.text));
-        open.at(-1).node.append(open.at(-1).item);
-    }
-    return open[0].node;
-}
-
-const RENDER = {
-    code: codeBlock,
-    list,
-    heading: ([line]) => make(line.startsWith('###') ? 'h4' : 'h3', {}, ...inline(HEADING.exec(line)[1])),
-    quote: lines => make('blockquote', {}, ...inline(lines.map(line => line.replace(QUOTE, '')).join('\n'))),
-    paragraph: lines => make('p', {}, ...inline(lines.join('\n'))),
-};
-
-// Writes text into body; blocks that are there already stay, so that a long answer costs what its last block costs.
-function render(body, text) {
-    const blocks = blocksOf(text);
+// Writes text into an element. Blocks that are there already stay, so that a long answer costs what its last block costs.
+function render(body, text, open = false) {
+    const blocks = blocksOf(linesOf(text), open);
     body.sources ??= [];
     blocks.forEach((block, i) => {
-        const source = `${block.kind}\n${block.lines.join('\n')}`;
+        const last = i === blocks.length - 1, source = `${last && open}\n${block.source}`, old = body.children[i];
         if (body.sources[i] === source) return;
-        const node = RENDER[block.kind](block.lines);
-        if (body.children[i]) body.children[i].replaceWith(node);
-        else body.append(node);
+        const node = block.render(last);
+        if (!old) body.append(node);
+        else if (isAlike(old, node)) patch(old, node);
+        else old.replaceWith(node);
         body.sources[i] = source;
     });
     while (body.children.length > blocks.length) body.lastChild.remove();

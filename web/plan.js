@@ -4,6 +4,12 @@ const swatch = colour => make('i', { class: 'swatch', style: `--colour: ${colour
 const colourOf = format => format ? `var(--${CSS.escape(format)}, var(--other))` : 'var(--faint)';
 const formatKey = format => make('span', { class: 'key' }, swatch(colourOf(format)), format);
 
+// How a layer's keys are changed before they are rounded, and what that brings to the error of its attention.
+function transformText({ transform, transform_errors: errors }) {
+    const [before, after] = [errors?.none, errors?.[transform]];
+    return before > 0 && after > 0 ? `${transform}: attention error ${after.toFixed(3)} instead of ${before.toFixed(3)}` : transform;
+}
+
 // ranges: "0-2, 5"
 function inRange(index, ranges) {
     const found = [...ranges.matchAll(/(\d+)(?:-(\d+))?/g)];
@@ -34,7 +40,8 @@ function layerCard(layer, plan) {
     const pairs = layer.k ? [['K', formatKey(layer.k)], ['V', formatKey(layer.v)]] : [];
     pairs.push(['cache', layer.state_bytes ? `${bytes(layer.state_bytes)} per sequence`
         : `${count(layer.bytes_per_token)} bytes per token (this layer)`]);
-    if (layer.transform !== 'none') pairs.push(['transform', layer.transform]);
+    if (layer.transform !== 'none') pairs.push(['transform', transformText(layer)]);
+    if (layer.sink_pages) pairs.push(['16 bits', layer.sink_pages > 1 ? `the first ${layer.sink_pages} pages of a sequence` : 'the first page of a sequence']);
     for (const [op, kernel] of Object.entries(layer.kernels)) {
         const name = op.replace('_', ' ').replace(/ (\d.*)$/, ', $1 tokens').replace(/ small$/, ', small steps');
         pairs.push([name, make('span', { class: 'mono' }, kernel)]);
@@ -42,8 +49,8 @@ function layerCard(layer, plan) {
     return [
         make('h3', {}, `Layer ${layer.index}`, make('span', {}, attentionText(layer))),
         make('dl', {}, ...pairs.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)])),
-        make('p', { class: 'small' }, over.length ? 'Kernels passed over:' : 'No kernel was passed over.'),
-        passedOver(over),
+        over.length ? make('details', { class: 'inner' }, make('summary', {}, `Kernels passed over: ${over.length}`), passedOver(over))
+            : make('p', { class: 'small' }, 'No kernel was passed over.'),
     ];
 }
 
@@ -60,6 +67,7 @@ function showLayer(button, layer, plan) {
 
 function hideLayer() {
     const shown = byId('strip').querySelector('.shown');
+    if (byId('layer').contains(document.activeElement)) shown?.focus({ preventScroll: true });
     shown?.classList.remove('shown');
     shown?.removeAttribute('aria-describedby');
     byId('layer').hidden = true;
@@ -86,7 +94,7 @@ function drawStrip(plan) {
     byId('strip').style.setProperty('--columns', Math.ceil(plan.layers.length / rows));
     byId('strip').replaceChildren(...plan.layers.map(layer => {
         const side = format => make('i', { style: `--colour: ${colourOf(format)}` });
-        const reveal = event => showLayer(event.currentTarget, layer, plan);
+        const reveal = event => { if (!event.currentTarget.classList.contains('shown')) showLayer(event.currentTarget, layer, plan); };
         return make('li', {}, make('button', {
             type: 'button', tabindex: layer.index ? -1 : 0, 'aria-label': `Layer ${layer.index}`,
             'data-attention': layer.attention, mouseenter: reveal, focus: reveal, click: reveal,
@@ -97,10 +105,10 @@ function drawStrip(plan) {
 }
 
 function drawLegend(plan) {
-    const formats = new Set(plan.layers.flatMap(({ k, v }) => k ? [k, v] : []));
+    const formats = new Map(plan.layers.flatMap(({ k, v, k_bits: kBits, v_bits: vBits }) => k ? [[k, kBits], [v, vBits]] : []));
     const kinds = new Map(plan.layers.map(layer => [attentionText(layer), layer.attention]));
     byId('formats').replaceChildren(
-        ...[...formats].map(format => make('li', {}, formatKey(format))),
+        ...[...formats].map(([format, bits]) => make('li', {}, formatKey(format), `(${bits} bits)`)),
         ...[...kinds].map(([text, kind]) => make('li', {}, make('i', { class: `swatch tall ${kind}` }), text)));
 }
 
@@ -114,8 +122,6 @@ function packingText({ bytes: all, layout_bytes: layout, copied_bytes: copied })
 
 function drawMemory({ memory, weights, device, layers, passed_over }) {
     const cache = memory.pools.reduce((sum, pool) => sum + pool.page_bytes * pool.pages, 0);
-    const perToken = layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0);
-    const formats = Object.entries(weights.by_format).sort((a, b) => b[1] - a[1]);
     const shares = [
         ['weights', memory.weights, '--edge'], ['workspace', memory.workspace, '--faint'],
         ['KV cache', cache, '--accent'],
@@ -126,21 +132,96 @@ function drawMemory({ memory, weights, device, layers, passed_over }) {
         make('i', { style: `flex: ${size}; --colour: var(${colour})` })));
     byId('shares').replaceChildren(...shares.map(([name, size, colour]) =>
         make('li', {}, swatch(`var(${colour})`), `${name} ${bytes(size)}`)));
+    const formats = Object.entries(weights.by_format).sort((a, b) => b[1] - a[1]);
     const listed = formats.map(([name, size]) => `${name} ${bytes(size)}`).join(', ');
-    byId('plan-note').textContent = `Context length ${count(maxModelLen)} tokens, cache capacity `
-        + `${count(memory.tokens)} tokens, ${count(perToken)} bytes per token (all layers). `
-        + `Weights: ${listed}${packingText(weights)}.`;
-    const title = make('summary', {}, `Kernels passed over: ${passed_over.length}`);
-    byId('passed').replaceChildren(title, passedOver(passed_over));
+    byId('plan-note').textContent = `Weights: ${listed}${packingText(weights)}.`;
+    byId('passed').replaceChildren(make('summary', {}, `Kernels passed over: ${passed_over.length}`), passedOver(passed_over));
     byId('passed').hidden = !passed_over.length;
+}
+
+// ---- what the plan means --------------------------------------------------------------------------------------------
+
+const sumOf = (list, of) => list.reduce((sum, entry) => sum + of(entry), 0);
+const bitsOf = ({ k_bits: k, v_bits: v }) => (k + v) / 2;
+const times = ratio => `${ratio.toFixed(ratio < 9.95 ? 1 : 0)}\u00a0×`;
+
+// [a token's bytes, the same with 16 bits per number], of the layers that keep keys and values.
+function tokenBytes({ layers }) {
+    const cached = layers.filter(({ k, bytes_per_token: size }) => k && size);
+    return [sumOf(cached, layer => layer.bytes_per_token), sumOf(cached, layer => layer.bytes_per_token * 16 / bitsOf(layer))];
+}
+
+// The card: what someone wants to know within ten seconds.
+function drawCard(plan) {
+    const { memory, weights } = plan, [size, in16] = tokenBytes(plan), saving = in16 / size;
+    const [main] = Object.entries(weights.by_format).sort((a, b) => b[1] - a[1])[0] ?? [''];
+    const rows = [
+        ...size ? [['1,000 tokens', bytes(1000 * size), saving > 1.05 ? `${times(saving)} less than in 16 bits (${bytes(1000 * in16)})` : 'in 16 bits']] : [],
+        ['Cache holds', `${count(memory.tokens)} tokens`, `a conversation up to ${count(maxModelLen)}`],
+        ['Weights', bytes(memory.weights), `mostly ${main}`],
+    ];
+    byId('card').replaceChildren(...rows.flatMap(([name, value, note]) =>
+        [make('dt', {}, name), make('dd', {}, make('b', {}, value), make('span', { class: 'small' }, note))]));
+    byId('card').hidden = false;
+}
+
+const layerList = layers => { // "0-2, 5"
+    const runs = [];
+    for (const { index } of layers)
+        if (runs.at(-1)?.[1] === index - 1) runs.at(-1)[1] = index;
+        else runs.push([index, index]);
+    return runs.map(([from, to]) => from === to ? from : `${from}-${to}`).join(', ');
+};
+
+const groupBy = (list, key) => list.reduce((groups, entry) => groups.set(key(entry), [...groups.get(key(entry)) ?? [], entry]), new Map());
+
+function formatReasons({ layers }) {
+    const groups = groupBy(layers.filter(({ k }) => k), ({ k, v }) => k === v ? k : `${k} keys, ${v} values`);
+    return [...groups].map(([name, alike]) => {
+        const bits = bitsOf(alike[0]), where = groups.size > 1 ? `Layers ${layerList(alike)}: ` : '';
+        const cost = bits < 16 ? `a number takes ${bits} bits, its share of the scales included, so ${times(16 / bits)} as many tokens fit as with 16 bits`
+            : 'nothing is rounded; --kv-cache-dtype nvfp4 would fit 3.6\u00a0× as many tokens';
+        return `${where}${name}, from --kv-cache-dtype or its default: ${cost}.`;
+    });
+}
+
+const TRANSFORMS = { centre: 'a calibrated mean is subtracted', rotate: 'a Hadamard rotation spreads outliers', 'centre+rotate': 'a mean is subtracted and a rotation applied' };
+const TRANSFORM_ORDER = Object.keys(TRANSFORMS);
+
+function transformReasons({ layers }) {
+    const changed = layers.filter(({ transform, k }) => k && transform !== 'none'), measured = layers.filter(({ transform_errors: errors }) => errors);
+    if (!changed.length) return [];
+    const mean = of => sumOf(measured, of) / measured.length;
+    const errors = measured.length ? [mean(({ transform, transform_errors: of }) => of[transform]), mean(({ transform_errors: of }) => of.none)] : null;
+    const groups = [...groupBy(changed, ({ transform }) => transform)].sort(([a], [b]) => TRANSFORM_ORDER.indexOf(a) - TRANSFORM_ORDER.indexOf(b));
+    const kinds = groups.map(([kind, alike]) => `${TRANSFORMS[kind] ?? kind} (${countOf(alike.length, 'layer')})`);
+    const best = errors ? ` Each layer has what was best on calibration text: attention error ${errors[0].toFixed(2)} (${errors[1].toFixed(2)} untransformed).` : '';
+    return [`Keys are transformed before they are quantised, which changes no score: ${kinds.join(', ')}.${best}`];
+}
+
+function kernelReasons({ layers, kernels }) {
+    const sinks = layers.filter(({ sink_pages: pages }) => pages), linear = kernels.filter(({ op, layers }) => op === 'linear' && layers);
+    return [
+        ...sinks.length ? [`The first page of each sequence stays in 16 bits: much attention goes to the first tokens (layers ${layerList(sinks)}).`] : [],
+        ...new Set(linear.map(({ kernel }) => kernel)).size > 1 ? [`Linear layers: ${linear.map(({ kernel, tokens }) => `${kernel} for ${tokens} tokens at a time`).join(', ')}. Few tokens at a time is writing, many is reading.`] : [],
+    ];
+}
+
+function drawReasons(plan) {
+    const reasons = [...formatReasons(plan), ...transformReasons(plan), ...kernelReasons(plan)];
+    byId('why').lastElementChild.replaceChildren(...reasons.map(text => make('li', {}, text)));
+    byId('why').hidden = !reasons.length;
 }
 
 async function loadPlan() {
     try {
         const plan = await (await ask('/v1/plan')).json();
+        drawCard(plan);
         drawStrip(plan);
         drawLegend(plan);
         drawMemory(plan);
+        drawReasons(plan);
+        byId('plan').classList.remove('waiting');
     } catch (error) {
         byId('plan-note').textContent = sentenceOf(error);
     }
@@ -150,6 +231,6 @@ function preparePlan() {
     const layers = byId('layers');
     on('strip', 'keydown', moveAlong);
     layers.addEventListener('mouseleave', () => { if (!layers.contains(document.activeElement)) hideLayer(); });
-    layers.addEventListener('focusout', hideLayer);
+    layers.addEventListener('focusout', ({ relatedTarget }) => { if (!layers.contains(relatedTarget)) hideLayer(); });
 }
 

@@ -1,39 +1,40 @@
-// ---- keys, panels, start -------------------------------------------------------------------------------------------
+// ---- keys, start ----------------------------------------------------------------------------------------------------
 
+// [keys, what they do]; with Alt: [keys, what, code, handler].
 const KEYS = [
     [['Enter'], 'send'],
     [['Shift', 'Enter'], 'break the line'],
-    [['Esc'], 'stop the answer'],
-    [['Alt', 'R'], 'regenerate the last answer'],
+    [['Esc'], 'stop the answer, close what is open'],
     [['↑'], 'in an empty field: edit what you wrote last'],
-    [['Alt', 'N'], 'new chat'],
-    [['Alt', 'P'], 'show or hide the panels'],
     [['/'], 'go to the field'],
+    [['Alt', 'N'], 'new chat', 'KeyN', () => { closeDrawer(); startOver(); }],
+    [['Alt', 'R'], 'regenerate the last answer', 'KeyR', () => regenerate()],
+    [['Alt', 'K'], 'search conversations', 'KeyK', () => goToSearch()],
+    [['Alt', 'C'], 'show or hide the conversations', 'KeyC', () => toggle('list')],
+    [['Alt', 'P'], 'show or hide the panels', 'KeyP', () => toggle('panels')],
+    [['Alt', 'T'], 'light, dark, or as the system', 'KeyT', nextTheme],
+    [['Alt', 'A'], 'attach text files', 'KeyA', () => byId('attach').click()],
+    [['?'], 'this list'],
     [['← →'], 'along the layers, back in the charts'],
 ];
 
-function onKey(event) {
-    if (document.querySelector('dialog[open]') || event.ctrlKey || event.metaKey) return;
-    const typing = event.target.matches('input, textarea, [contenteditable]');
-    if (event.key === 'Escape' && !byId('layer').hidden) hideLayer();
-    else if (event.key === 'Escape' && running) stop();
-    else if (event.altKey && event.code === 'KeyR') regenerate();
-    else if (event.altKey && event.code === 'KeyN') startOver();
-    else if (event.altKey && event.code === 'KeyP') fold();
-    else if (event.key === '/' && !typing) field.focus();
-    else return;
-    event.preventDefault();
+function goToSearch() {
+    if (!isShown('list')) toggle('list');
+    byId('search').select();
 }
 
-const narrow = matchMedia('(max-width: 860px)');
-
-function fold(folded = !document.body.classList.contains('folded')) {
-    if (folded && byId('panels').contains(document.activeElement)) byId('fold').focus();
-    document.body.classList.toggle('folded', folded);
-    byId('fold').setAttribute('aria-expanded', !folded);
-    byId('fold').textContent = narrow.matches && !folded ? 'Chat' : 'Panels';
-    if (!narrow.matches) local.set('folded', folded);
-    follow();
+function onKey(event) {
+    if (document.querySelector('dialog[open], :popover-open') || event.ctrlKey || event.metaKey) return;
+    const typing = event.target.matches('input, textarea');
+    const [, , , chosen] = event.altKey ? KEYS.find(([, , code]) => code === event.code) ?? [] : [];
+    if (chosen) chosen();
+    else if (event.key === 'Escape' && !byId('layer').hidden) hideLayer();
+    else if (event.key === 'Escape' && drawer) closeDrawer();
+    else if (event.key === 'Escape' && running) stop();
+    else if (event.key === '/' && !typing) field.focus();
+    else if (event.key === '?' && !typing) byId('help').showModal();
+    else return;
+    event.preventDefault();
 }
 
 // Fetches the server's version and model, and again after a connection loss, as it may be another server.
@@ -48,7 +49,7 @@ async function meet() {
     byId('version').textContent = version;
     document.title = `${model} · nibble`;
     showContext(messages.at(-1)?.figures?.usage);
-    await loadPlan();
+    await Promise.all([loadPlan(), loadDefaults()]);
 }
 
 function connect() {
@@ -59,13 +60,13 @@ function start() {
     byId('key-list').append(...KEYS.flatMap(([keys, what]) => [
         make('dt', {}, ...keys.flatMap(key => [make('kbd', {}, key), ' '])), make('dd', {}, what)]));
     on('keys', 'click', () => byId('help').showModal());
-    on('fold', 'click', () => fold());
     on('no-key', 'click', () => byId('key').close());
     on('unlock', 'click', () => connect().catch(() => {}));
     document.addEventListener('keydown', onKey);
-    narrow.addEventListener('change', () => fold(narrow.matches || local.get('folded') === true));
-    fold(narrow.matches || local.get('folded') === true);
+    prepareFrame();
     prepareComposer();
+    prepareAttachments();
+    prepareChats();
     prepareSampling();
     preparePlan();
     prepareCharts();

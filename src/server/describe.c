@@ -51,14 +51,40 @@ json_t *describe_models(const struct api *api, enum api_style style)
 
 // ---- llama-server -------------------------------------------------------------------------------------------------
 
+// A window of 0 tokens is the whole context, which the fields of requests call -1.
+static int window_of(int last_n) { return last_n ? last_n : FIELDS_REST_OF_CONTEXT; }
+
+static json_t *truncation_of(const struct nibble_sampling *defaults)
+{
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "top_k", defaults->top_k, "top_p",
+                     defaults->top_p, "min_p", defaults->min_p, "typical_p", defaults->typical_p, "top_n_sigma",
+                     defaults->top_n_sigma, "top_a", defaults->top_a, "xtc_probability", defaults->xtc_probability,
+                     "xtc_threshold", defaults->xtc_threshold, "min_keep", defaults->min_keep);
+}
+
+static json_t *penalties_of(const struct nibble_sampling *defaults)
+{
+    return json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:i, s:i}", "repeat_penalty", defaults->repetition_penalty,
+                     "presence_penalty", defaults->presence_penalty, "frequency_penalty", defaults->frequency_penalty,
+                     "repeat_last_n", window_of(defaults->penalty_last_n), "dry_multiplier", defaults->dry_multiplier,
+                     "dry_base", defaults->dry_base, "dry_allowed_length", defaults->dry_allowed_length,
+                     "dry_penalty_last_n", window_of(defaults->dry_penalty_last_n));
+}
+
 static json_t *sampling_of(const struct api *api)
 {
     const struct nibble_sampling *defaults = &api->defaults;
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature, "top_k",
-                     defaults->top_k, "top_p", defaults->top_p, "min_p", defaults->min_p, "repeat_penalty",
-                     defaults->repetition_penalty, "presence_penalty", defaults->presence_penalty, "frequency_penalty",
-                     defaults->frequency_penalty, "n_predict", FIELDS_REST_OF_CONTEXT, "max_tokens",
-                     FIELDS_REST_OF_CONTEXT);
+    json_t *all = json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature,
+                            "dynatemp_range", defaults->dynatemp_range, "dynatemp_exponent",
+                            defaults->dynatemp_exponent, "mirostat", defaults->mirostat, "mirostat_tau",
+                            defaults->mirostat_tau, "mirostat_eta", defaults->mirostat_eta, "n_predict",
+                            FIELDS_REST_OF_CONTEXT, "max_tokens", FIELDS_REST_OF_CONTEXT);
+    json_t *parts[] = { truncation_of(defaults), penalties_of(defaults) };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        json_object_update(all, parts[i]);
+        json_decref(parts[i]);
+    }
+    return all;
 }
 
 static json_t *slot_of(const struct api *api, int id, bool busy)

@@ -10,8 +10,9 @@
 #include "server/http_parse.h"
 #include "server/serve.h"
 
-extern const char page_html[]; // web/index.html, put into the program by the build
-extern const size_t page_html_len;
+extern const char page_html[], page_html_gzip[]; // web/index.html, put into the program by the build
+extern const size_t page_html_len, page_html_gzip_len;
+extern const char page_html_policy[]; // its own scripts and styles, by their hashes
 
 static const char json_content[] = "application/json";
 
@@ -124,10 +125,30 @@ static void reply_json(struct server *server, const struct route *route, struct 
 
 // ---- what is answered at once -------------------------------------------------------------------------------------
 
+// Whether an Accept-Encoding header lists gzip, and with no low preference.
+static bool takes_gzip(struct bytes codings)
+{
+    const char *found = codings.len ? memmem(codings.data, codings.len, "gzip", strlen("gzip")) : NULL;
+    if (!found)
+        return false;
+    struct bytes after = bytes_from(codings, (size_t)(found - codings.data) + strlen("gzip"));
+    return !bytes_start_with(after, bytes_of(";q=0"));
+}
+
 static void handle_page(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
-    route_reply(server, exchange, route->path, 200, "text/html; charset=utf-8",
-                (struct bytes){ page_html, page_html_len }, 0);
+    http_add_header(exchange, "Content-Security-Policy", page_html_policy);
+    http_add_header(exchange, "X-Frame-Options", "DENY");
+    http_add_header(exchange, "X-Content-Type-Options", "nosniff");
+    http_add_header(exchange, "Referrer-Policy", "no-referrer");
+    http_add_header(exchange, "Cache-Control", "no-cache");
+    http_add_header(exchange, "Vary", "Accept-Encoding");
+    struct bytes page = { page_html, page_html_len };
+    if (takes_gzip(http_header(exchange, "Accept-Encoding"))) {
+        http_add_header(exchange, "Content-Encoding", "gzip");
+        page = (struct bytes){ page_html_gzip, page_html_gzip_len };
+    }
+    route_reply(server, exchange, route->path, 200, "text/html; charset=utf-8", page, 0);
 }
 
 // A device that fails every request at once has the shortest queue of all, so balancers must learn it here.

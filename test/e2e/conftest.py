@@ -82,20 +82,24 @@ def guarded_server(nibble, smollm2):
         yield guarded
 
 
-@pytest.fixture(scope="session")
-def browser():
+def open_browser():
     """Chromium without a window."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (program and driver) and os.environ.get("NIBBLE_OFFLINE"):
-        pytest.skip("chromium is not there")
     from selenium import webdriver  # where there is a browser alone
 
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     assert program and driver, "chromium and chromedriver are not there; scripts/setup.sh installs them"
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,940"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if not (shutil.which("chromium") and shutil.which("chromedriver")) and os.environ.get("NIBBLE_OFFLINE"):
+        pytest.skip("chromium is not there")
+    browser = open_browser()
     yield browser
     browser.quit()

@@ -107,6 +107,42 @@ def test_page(measured, browser):
         assert cells["lowest"] == f"{min(row['samples']):.2f}" and cells["ceiling"] == f"{row['limit']:.2f} ({row['bound']})"
 
 
+AXES = """
+    return [...document.querySelectorAll('figure')].filter(figure => figure.querySelector('.bar')).map(figure => {
+        const bars = [...figure.querySelectorAll('.bar > svg')], axis = figure.querySelector('.bar .plot svg');
+        return { title: axis.textContent, edges: [...bars, axis].map(element => { const { left, right } = element.getBoundingClientRect(); return [left, right]; }) };
+    });
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_bars_have_one_scale_and_an_axis(measured, browser, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(measured[1].as_uri())
+    figures = browser.execute_script(AXES)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(figures) == 2
+    for figure in figures:
+        assert figure["title"].endswith("tokens per second")
+        assert all(edge == pytest.approx(figure["edges"][0], abs=0.6) for edge in figure["edges"]), "bars are as long as their axis says"
+
+
+def test_a_share_above_the_ceiling_is_marked(measured, browser, tmp_path):
+    """Faster than memory delivers: what is read stays in a cache. Beyond the arithmetic there is no such reason."""
+    report, page = measured
+    changed = [{**row, **extra} for row, extra in zip(report["results"], [{"bound": "cache", "ceiling": 1.3}, {"bound": "memory", "ceiling": 1.31},
+                                                                         {"bound": "arithmetic", "ceiling": 1.32}], strict=False)]
+    data = json.dumps({**report, "results": changed + report["results"][3:]})
+    (tmp_path / "page.html").write_text(re.sub(r'(id="data">)[^<]*', lambda match: match[1] + data, page.read_text()))
+    found = drawn(browser, tmp_path / "page.html")
+    shares = [row[-1] for row in found["table"][1:]]
+    assert shares[:3] == ["130 % (cache-resident)", "131 % (cache-resident)", "132 % (above the measured ceiling)"]
+    marks = [mark.text for mark in browser.find_elements("css selector", ".bar small")]
+    assert sorted(marks)[-2:] == ["cache-resident"] * 2 and "cache-resident: faster than memory" in browser.find_element("tag name", "body").text
+    check_layout(browser, tmp_path / "page.html")
+
+
 def test_page_in_the_dark(measured, browser):
     papers = []
     for scheme in ("light", "dark"):

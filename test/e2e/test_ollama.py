@@ -137,6 +137,9 @@ def test_every_option_is_known(server):
 def test_props(server):
     props = server.ask("/props").json
     assert props["default_generation_settings"]["n_ctx"] == 2048 and props["total_slots"] == 64
+    params = props["default_generation_settings"]["params"]
+    assert {"typical_p", "top_n_sigma", "top_a", "min_keep", "repeat_last_n", "dry_multiplier", "dry_penalty_last_n", "xtc_threshold", "dynatemp_range",
+            "mirostat"} <= set(params) and (params["dry_base"], params["repeat_last_n"]) == (1.75, -1)
     assert props["model_alias"] == server.model and "{%" in props["chat_template"] and props["build_info"].startswith("nibble")
     assert props["modalities"] == {"vision": False, "audio": False} and props["eos_token"] == "<|im_end|>"
     assert server.ask("/v1/health").status == 200
