@@ -18,6 +18,7 @@
 #include "base/memory.h"
 
 static const char end_line[] = "end", wake_line[] = "wake";
+static const char first_rank[] = "rank 0 ("; // a message about rank 0 begins so
 
 struct failure_detector {
     int rank, ranks;
@@ -72,6 +73,7 @@ static void report_loss(struct failure_detector *detector, const char *sentence)
         return;
     signal(SIGTERM, SIG_IGN);
     snprintf(detector->sentence, sizeof detector->sentence, "%s", sentence);
+    detector->first_lost = !strncmp(sentence, first_rank, strlen(first_rank)); // found here, or by a peer
     send_line(detector, sentence);
     atomic_store(&detector->lost, true);
     signal_fd(detector->lost_fd);
@@ -82,7 +84,6 @@ static void report_lost_rank(struct failure_detector *detector, int rank, const 
     char sentence[FAILURE_TEXT_MAX];
     const struct rank_place *place = &detector->places[rank];
     snprintf(sentence, sizeof sentence, "rank %d (%s, pid %d) %s", rank, place->host, place->pid, why);
-    detector->first_lost = detector->first_lost || rank == 0;
     report_loss(detector, sentence);
 }
 

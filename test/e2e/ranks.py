@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -153,8 +154,11 @@ class Group:
         while len(self.pids) < count:
             line = self.process.stdout.readline()
             assert line, "a rank did not start: " + self.process.stderr.read() + self.errors.read()
-            rank, pid = line.split()
-            self.pids[int(rank)] = int(pid)
+            first = re.fullmatch(r"(\d+) (\d+)\n", line)
+            if first:
+                self.pids[int(first[1])] = int(first[2])
+            else:
+                self.out.append(line.rstrip("\n"))  # of a rank that is ahead of another's first line
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -164,7 +168,7 @@ class Group:
     def end(self, seconds=30):
         """The exit status; all that was written is then in `out` and `err`."""
         status = self.process.wait(seconds)
-        self.out = self.process.stdout.read().splitlines()
+        self.out += self.process.stdout.read().splitlines()
         self.reader.join(5)
         self.err += self.errors.read()
         return status
