@@ -23,6 +23,7 @@ enum { ANSWER_ROOM_MAX = 2048 };
 struct run_command {
     const char *system, *template_file;
     struct nibble_options engine;
+    struct nibble_defaults_options defaults;
     struct nibble_sampling sampling; // below 0: the model's own default
     int64_t seed;                    // below 0: a random one
     int max_tokens;
@@ -63,8 +64,10 @@ static bool choose_sampling(struct session *session, const struct run_command *c
 {
     struct nibble_sampling *sampling = &session->sampling;
     const struct nibble_sampling *given = &command->sampling;
-    if (!nibble_sampling_defaults(session->checkpoint, sampling, err))
+    struct nibble_defaults defaults;
+    if (!nibble_sampling_defaults(session->checkpoint, &command->defaults, &defaults, err))
         return false;
+    *sampling = defaults.sampling;
     override_double(&sampling->temperature, given->temperature);
     override_double(&sampling->top_p, given->top_p);
     override_double(&sampling->min_p, given->min_p);
@@ -389,6 +392,7 @@ int command_run(int argc, char **argv)
         { "--min-p", OPTION_REAL, &command.sampling.min_p, "X", "drop tokens below X times the likeliest", 0, 1 },
         { "--repetition-penalty", OPTION_REAL, &command.sampling.repetition_penalty, "X",
           "make tokens that occurred less likely (1: off)", 0, 100 },
+        DEFAULTS_OPTION_ROWS(command.defaults),
         { "--seed", OPTION_LONG, &command.seed, "N", "the same seed draws the same answer", 0, 9007199254740991 },
         { "--system", OPTION_TEXT, &command.system, "TEXT", "a system message before the chat" },
         { "--chat-template", OPTION_TEXT, &command.template_file, "FILE", "a Jinja template instead of the model's" },

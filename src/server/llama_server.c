@@ -12,12 +12,12 @@
 
 static json_t *sampling_of(const struct api *api)
 {
-    const struct nibble_sampling *defaults = &api->defaults;
+    const struct nibble_sampling *defaults = &api->defaults.sampling;
+    int tokens = api->defaults.max_tokens ? api->defaults.max_tokens : FIELDS_REST_OF_CONTEXT;
     return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature, "top_k",
                      defaults->top_k, "top_p", defaults->top_p, "min_p", defaults->min_p, "repeat_penalty",
                      defaults->repetition_penalty, "presence_penalty", defaults->presence_penalty, "frequency_penalty",
-                     defaults->frequency_penalty, "n_predict", FIELDS_REST_OF_CONTEXT, "max_tokens",
-                     FIELDS_REST_OF_CONTEXT);
+                     defaults->frequency_penalty, "n_predict", tokens, "max_tokens", tokens);
 }
 
 static json_t *slot_of(const struct api *api, int id, bool busy)

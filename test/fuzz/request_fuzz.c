@@ -36,7 +36,7 @@ static void open_api(struct api *api)
         .token_bytes_max = 16,
         .end_ids = ends,
         .end_count = 1,
-        .defaults = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .defaults.sampling = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
     };
     if (!api->chat)
         abort();
