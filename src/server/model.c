@@ -248,7 +248,8 @@ bool served_open(struct served *served, const struct server_options *options, st
 {
     *served = (struct served){ .vocabulary.lock = PTHREAD_MUTEX_INITIALIZER };
     served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, err);
-    bool ok = served->checkpoint && nibble_sampling_defaults(served->checkpoint, &options->defaults, &served->defaults, err)
+    bool ok = served->checkpoint
+        && nibble_sampling_defaults(served->checkpoint, &options->defaults, &served->defaults, err)
         && open_text(served, options, err) && find_reasoning(served, options, err) && open_engine(served, options, err);
     if (ok)
         describe(served, options);

@@ -215,8 +215,10 @@ static bool check_keys(json_t *config, struct error *err)
     json_object_foreach (config, key, value) {
         const char *near = suggest(bytes_of(key), names, PARAMETERS);
         bool known = near && !strcmp(near, key);
-        ok = ok && (known || fail_usage(err, "there is no parameter \"%.60s\"%s%s%s; known are %s", key,
-                                        near ? ", did you mean " : "", near ? near : "", near ? "?" : "", all.data));
+        ok = ok
+            && (known
+                || fail_usage(err, "there is no parameter \"%.60s\"%s%s%s; known are %s", key,
+                              near ? ", did you mean " : "", near ? near : "", near ? "?" : "", all.data));
     }
     strbuf_free(&all);
     return ok;
