@@ -201,7 +201,7 @@ static int take(struct run_chat *chat, struct bytes text)
     bool ok = command ? run_commands_do(chat, text, &err) : run_chat_answer(chat, text, &err);
     if (command && editing)
         chat->editing = false;
-    if (terminal_is_interactive(chat->terminal) && !command)
+    if (ok && !command && terminal_is_interactive(chat->terminal))
         cli_print("\n");
     return ok ? EXIT_DONE : cli_fail(&err, false);
 }

@@ -157,8 +157,10 @@ static void show_chat(struct run_chat *chat, struct error *err)
     json_array_foreach (chat->messages, index, message) {
         const json_t *content = json_object_get(message, "content");
         struct run_print print;
+        bool answer = message_has_role(message, "assistant");
         run_print_open(&print, chat->session);
-        if (!message_has_role(message, "assistant"))
+        print.markdown = print.markdown && answer;
+        if (!answer)
             run_print_add(&print, bytes_of(message_has_role(message, "user") ? "> " : "system: "), err);
         run_print_add(&print, (struct bytes){ json_string_value(content), json_string_length(content) }, err);
         run_print_finish(&print, err);
