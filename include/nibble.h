@@ -18,6 +18,12 @@
 // a sentence and exit status 1. jansson has one allocator in a process, so this holds for all of its users while
 // libnibble is loaded; a program that gives jansson another (json_set_alloc_funcs) gives one that does not fail,
 // released by free().
+//
+// The ABI is stable within a minor version (0.2) before 1.0, and within a major version afterwards: no function is
+// removed or changed, and no structure changes its layout. The shared library's name says which ABI it is
+// (libnibble.so.0.2), and so do symbol versions (NIBBLE_0.2): a program runs with later patch versions as it is, and is
+// refused by the loader with others. Initialise structures by the names of their members: what is not named is zero,
+// the default, and members that a later version adds are so, too.
 #ifndef NIBBLE_H
 #define NIBBLE_H
 

@@ -88,7 +88,8 @@ static long open_block(struct markdown *markdown, struct bytes text, size_t spac
         return 0;
     if (len == text.len && !final)
         return MORE;
-    if (marks < FENCE_MIN || (text.data[spaces] == '`' && memchr(text.data + spaces + marks, '`', len - spaces - marks)))
+    if (marks < FENCE_MIN
+        || (text.data[spaces] == '`' && memchr(text.data + spaces + marks, '`', len - spaces - marks)))
         return 0;
     markdown->code = true;
     markdown->fence = text.data[spaces];

@@ -107,10 +107,7 @@ static bool answer_raw(struct session *session, struct bytes text, struct error 
     return ok;
 }
 
-static json_t *last_of(const json_t *messages)
-{
-    return json_array_get(messages, json_array_size(messages) - 1);
-}
+static json_t *last_of(const json_t *messages) { return json_array_get(messages, json_array_size(messages) - 1); }
 
 // Removes the last message of the user's and what follows it.
 static void drop_last_turn(json_t *turns)

@@ -19,7 +19,7 @@ enum { NAME_MAX_LEN = 16 };
 struct command {
     const char *name, *argument, *help;
     bool (*run)(struct run_chat *chat, struct bytes argument, struct error *err);
-    bool needs_chat;   // it means nothing with --raw
+    bool needs_chat; // it means nothing with --raw
     bool needs_argument;
     void (*complete)(struct terminal_words *out, struct bytes begun); // NULL: there is nothing to complete
 };
@@ -33,7 +33,8 @@ static bool help(struct run_chat *chat, struct bytes argument, struct error *err
     (void)chat, (void)argument, (void)err;
     for (const struct command *row = first_command(); row->name; row++) {
         char usage[48];
-        snprintf(usage, sizeof usage, "/%s%s%s", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+        snprintf(usage, sizeof usage, "/%s%s%s", row->name, row->argument ? " " : "",
+                 row->argument ? row->argument : "");
         cli_print("  %-20s%s\n", usage, row->help);
     }
     cli_print("Several lines are one message between \"\"\" and \"\"\", with \\ at the end of each line, or pasted.\n"

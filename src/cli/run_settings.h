@@ -9,7 +9,7 @@
 
 // "temperature 0.5", "verbose on".
 bool run_settings_set(struct session *session, struct bytes text, struct error *err);
-void run_settings_print(const struct session *session);          // names, values and what they mean
+void run_settings_print(const struct session *session); // names, values and what they mean
 void run_settings_complete(struct terminal_words *out); // adds all names
 
 #endif

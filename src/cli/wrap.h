@@ -12,9 +12,9 @@
 // A zeroed one does not wrap. The caller writes out.data[0 .. len) and sets out.len to 0; wrap_free frees.
 struct wrap {
     struct strbuf out;
-    int columns; // of the terminal; 0: lines are as long as they are. May change at any time
-    int column;  // of the cursor
-    int indent;  // of lines that a wrap begins
+    int columns;   // of the terminal; 0: lines are as long as they are. May change at any time
+    int column;    // of the cursor
+    int indent;    // of lines that a wrap begins
     bool verbatim; // spaces are kept, and words are not moved
 
     struct strbuf word; // not written yet, with the styles in it

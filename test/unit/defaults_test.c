@@ -19,7 +19,9 @@ static json_t *json_of(const char *text)
 static struct nibble_defaults read_json(const char *config, const char *generation, const char *path,
                                         const struct nibble_defaults_options *options)
 {
-    struct checkpoint checkpoint = { .path = path, .config = json_of(config), .generation_config = json_of(generation) };
+    struct checkpoint checkpoint = { .path = path,
+                                     .config = json_of(config),
+                                     .generation_config = json_of(generation) };
     struct nibble_defaults out;
     struct error err = { 0 };
     if (!sampling_defaults(&checkpoint, options, &out, &err))
@@ -114,8 +116,8 @@ static void families_of_folders(void **state)
 static void a_generation_config_comes_first(void **state)
 {
     (void)state;
-    struct nibble_defaults out =
-        read_json("{}", "{\"temperature\": 0.4, \"top_k\": -1, \"max_new_tokens\": 64}", "/SmolLM2", &automatic);
+    struct nibble_defaults out = read_json("{}", "{\"temperature\": 0.4, \"top_k\": -1, \"max_new_tokens\": 64}",
+                                           "/SmolLM2", &automatic);
     assert_true(out.sampling.temperature == 0.4 && out.sampling.top_p == 1 && out.sampling.top_k == 0);
     assert_int_equal(out.max_tokens, 64);
     assert_string_equal(out.origin, "from generation_config.json");
@@ -175,7 +177,8 @@ static void what_is_refused(void **state)
         struct nibble_defaults_options options;
         const char *generation, *sentence;
     } cases[] = {
-        { { .override_generation_config = "{\"temprature\": 1}" }, NULL,
+        { { .override_generation_config = "{\"temprature\": 1}" },
+          NULL,
           "--override-generation-config: there is no parameter \"temprature\", did you mean temperature?; known are "
           "temperature, top_p" },
         { { .override_generation_config = "{\"zzz\": 1}" }, NULL, "there is no parameter \"zzz\"; known are" },
@@ -184,9 +187,11 @@ static void what_is_refused(void **state)
         { { .override_generation_config = "{\"top_k\": 1.5}" }, NULL, "top_k" },
         { { .override_generation_config = "[1]" }, NULL, "a JSON object is expected" },
         { { .override_generation_config = "{" }, NULL, "--override-generation-config" },
-        { { .generation_config = "/there/is/none" }, NULL,
+        { { .generation_config = "/there/is/none" },
+          NULL,
           "--generation-config takes auto, vllm or a folder with generation_config.json" },
-        { { 0 }, "{\"top_p\": 100}",
+        { { 0 },
+          "{\"top_p\": 100}",
           "generation_config.json: top-p 100: more than 0 and at most 1 is possible; --generation-config vllm leaves" },
     };
     (void)state;
@@ -215,9 +220,9 @@ static void in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),       cmocka_unit_test(families_of_folders),
-        cmocka_unit_test(keys_of_a_file), cmocka_unit_test(a_generation_config_comes_first),
-        cmocka_unit_test(flags),          cmocka_unit_test(a_folder),
+        cmocka_unit_test(families),        cmocka_unit_test(families_of_folders),
+        cmocka_unit_test(keys_of_a_file),  cmocka_unit_test(a_generation_config_comes_first),
+        cmocka_unit_test(flags),           cmocka_unit_test(a_folder),
         cmocka_unit_test(what_is_refused), cmocka_unit_test(in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,9 @@
 // Escape sequences as letters, for the expectations.
 static const struct {
     const char *sequence, *shown;
-} styles[] = { { "\033[1m", "<b>" },   { "\033[22m", "</b>" }, { "\033[2m", "<d>" },  { "\033[3m", "<i>" },
-               { "\033[23m", "</i>" }, { "\033[9m", "<s>" },   { "\033[29m", "</s>" }, { "\033[36m", "<c>" },
-               { "\033[39m", "</c>" } };
+} styles[] = { { "\033[1m", "<b>" },   { "\033[22m", "</b>" }, { "\033[2m", "<d>" },
+               { "\033[3m", "<i>" },   { "\033[23m", "</i>" }, { "\033[9m", "<s>" },
+               { "\033[29m", "</s>" }, { "\033[36m", "<c>" },  { "\033[39m", "</c>" } };
 
 static const struct {
     const char *text;
@@ -56,7 +56,9 @@ static const struct {
     { "世界世界。", 8, "世界世\n界。" },
     { "👩‍👩‍👧 ab cde", 6, "👩‍👩‍👧 ab\ncde" },
     { "e\xcc\x81t\xc3\xa9 noir", 8, "e\xcc\x81t\xc3\xa9 noir" },
-    { "a\033]0;title\007b\x7f", 0, "a\xef\xbf\xbd]0;title\xef\xbf\xbd" "b\xef\xbf\xbd" },
+    { "a\033]0;title\007b\x7f", 0,
+      "a\xef\xbf\xbd]0;title\xef\xbf\xbd"
+      "b\xef\xbf\xbd" },
     { "windows\r\nline", 0, "windows\nline" },
 };
 enum { CASES = sizeof cases / sizeof *cases };
