@@ -14,7 +14,8 @@ enum { REQUESTS = 4, ANSWER_TOKENS = 12, CANCELLED = 2, CANCELLED_AFTER = 4 };
 
 // Sixteen tokens make a page of the cache: these have their first ones in common.
 #define SHARED "The lighthouse keeper climbed the two hundred and twelve steps to the lamp every single evening, and "
-static const char *const prompts[REQUESTS] = { SHARED "one night", SHARED "his daughter", SHARED "the sea", SHARED "then" };
+static const char *const prompts[REQUESTS] = { SHARED "one night", SHARED "his daughter", SHARED "the sea",
+                                               SHARED "then" };
 
 struct answer {
     int number, tokens;
@@ -96,8 +97,8 @@ int main(int argc, char **argv)
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(argv[1], NIBBLE_NEED_ALL, &error);
     struct nibble_tokenizer *tokenizer = checkpoint ? nibble_tokenizer_open(checkpoint, &error) : NULL;
     struct nibble_engine *engine = tokenizer ? nibble_engine_open(checkpoint, &options, &error) : NULL;
-    struct nibble_scheduler *scheduler =
-        engine ? nibble_scheduler_open(engine, &(struct nibble_scheduler_options){ 0 }) : NULL;
+    struct nibble_scheduler *scheduler = engine ? nibble_scheduler_open(engine, &(struct nibble_scheduler_options){ 0 })
+                                                : NULL;
     for (int i = 0; scheduler && i < REQUESTS; i++)
         answers[i] = (struct answer){ .number = i, .decoder = nibble_decoder_open(tokenizer, true) };
     bool ok = scheduler && serve(scheduler, tokenizer, answers, &error);

@@ -16,7 +16,7 @@ enum { HOLD_MAX = 400, HEADING_LEVELS = 6, FENCE_MIN = 3, RULE_MIN = 3, DIGITS_M
 #define CODE "\033[36m"
 #define NOT_CODE "\033[39m"
 
-// What a step has found out: that it needs more text, or how much of it is done.
+// A step returns how many bytes it has taken, or that it needs more text.
 enum { MORE = -1 };
 
 static size_t run_of(struct bytes text, size_t at)

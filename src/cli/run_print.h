@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/run_print.h: an answer as it goes to stdout: byte for byte where that is no terminal, else with words that wrap and
-// Markdown in colours.
+// cli/run_print.h: an answer as it goes to stdout: byte for byte where that is no terminal, else with words that wrap
+// and Markdown in colours.
 #ifndef CLI_RUN_PRINT_H
 #define CLI_RUN_PRINT_H
 

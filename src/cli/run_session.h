@@ -36,14 +36,14 @@ struct session {
     bool no_reasoning; // thoughts stay in the answer
     bool seeded;       // a seed was given: answers repeat
 
-    // Of what is printed.
+    // How answers are printed.
     bool figures;       // tokens and their rate after each answer
     bool hide_thoughts; // a line for each says how long it took
     bool plain_text;    // Markdown is printed as it is
     bool no_wrap;       // the terminal breaks lines
 };
 
-// Set by Ctrl-C; whoever acts on it clears it.
+// Ctrl-C sets it; the next answer clears it.
 extern volatile sig_atomic_t session_interrupted;
 
 bool session_open(struct session *session, const char *model, const struct run_options *options, struct error *err);

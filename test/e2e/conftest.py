@@ -12,7 +12,7 @@ import pytest
 
 from serving import Server
 
-# A pipe as standard input would be read by `nibble run`, whoever started pytest: commands get an empty one.
+# `nibble run` reads a pipe that is its standard input, and pytest may have been started with one: commands get an empty one.
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
