@@ -44,21 +44,14 @@ static void write_styled(struct markdown *markdown, const char *on, struct bytes
 
 // ---- code blocks --------------------------------------------------------------------------------------------------
 
-// The length of the fence that a line is or may become, with at most three spaces before it; 0: it is none.
-static size_t fence_in(struct bytes line, char fence)
-{
-    size_t spaces = 0;
-    while (spaces < line.len && spaces < FENCE_MIN && line.data[spaces] == ' ')
-        spaces++;
-    return spaces < line.len && line.data[spaces] == fence ? run_of(line, spaces) : 0;
-}
-
+// A fence at least as long as the opening one, alone on its line.
 static bool closes_block(const struct markdown *markdown, struct bytes line)
 {
-    size_t len = fence_in(line, markdown->fence);
+    while (line.len && line.data[0] == ' ')
+        line = bytes_from(line, 1);
     while (line.len && (line.data[line.len - 1] == ' ' || line.data[line.len - 1] == '\r'))
         line.len--;
-    return len >= (size_t)markdown->fence_len && line.data[line.len - 1] == markdown->fence;
+    return line.len >= (size_t)markdown->fence_len && line.data[0] == markdown->fence && run_of(line, 0) == line.len;
 }
 
 // A line of a code block, or the part of it that has come. Whether the first ones are the closing fence has to be seen.
@@ -66,7 +59,7 @@ static long step_code(struct markdown *markdown, struct bytes text, bool final)
 {
     size_t len = line_of(text);
     bool whole = len < text.len, first = !markdown->within_line;
-    size_t marks = strspn(strbuf_text(&markdown->pending), " `~");
+    size_t marks = strspn(strbuf_text(&markdown->pending), " `~\r");
     if (first && !whole && !final && marks == len)
         return MORE;
     markdown->wrap.verbatim = true;
@@ -129,8 +122,8 @@ static long step_heading(struct markdown *markdown, struct bytes text, size_t sp
     return (long)(spaces + marks + 1);
 }
 
-// "---" alone on its line; any number of spaces may be among the marks.
-static bool is_rule(struct bytes line, char mark)
+// "---" alone on its line: at least so many marks, and any spaces among them.
+static bool is_rule(struct bytes line, char mark, size_t least)
 {
     size_t marks = 0;
     for (size_t i = 0; i < line.len; i++)
@@ -138,15 +131,7 @@ static bool is_rule(struct bytes line, char mark)
             marks++;
         else if (line.data[i] != ' ' && line.data[i] != '\r')
             return false;
-    return marks >= RULE_MIN;
-}
-
-static bool may_be_rule(struct bytes line, char mark)
-{
-    for (size_t i = 0; i < line.len; i++)
-        if (line.data[i] != mark && line.data[i] != ' ')
-            return false;
-    return true;
+    return marks >= least;
 }
 
 static long step_bullet(struct markdown *markdown, struct bytes text, size_t spaces, bool final)
@@ -154,9 +139,9 @@ static long step_bullet(struct markdown *markdown, struct bytes text, size_t spa
     size_t len = line_of(text);
     char mark = text.data[spaces];
     struct bytes line = { text.data + spaces, len - spaces };
-    if (len == text.len && !final && may_be_rule(line, mark))
+    if (len == text.len && !final && is_rule(line, mark, 0))
         return MORE;
-    if (mark != '+' && is_rule(line, mark)) {
+    if (mark != '+' && is_rule(line, mark, RULE_MIN)) {
         write_styled(markdown, DIM, first_of(text, len), NOT_BOLD);
         return (long)len;
     }
@@ -333,12 +318,7 @@ static long step_text(struct markdown *markdown, struct bytes text, bool final)
         len++;
     while (len < text.len && !text.data[len]) // strchr finds the terminator, too
         len++;
-    struct strbuf clean = { 0 };
-    for (size_t i = 0; i < len; i++)
-        if (text.data[i] != '\r')
-            strbuf_add_byte(&clean, text.data[i]);
-    wrap_add(&markdown->wrap, strbuf_bytes(&clean));
-    strbuf_free(&clean);
+    wrap_add(&markdown->wrap, first_of(text, len));
     return (long)len;
 }
 

@@ -64,10 +64,12 @@ static void end_line(struct wrap *wrap)
     wrap->last = '\n';
 }
 
-static void add_space(struct wrap *wrap, int columns)
+// A space, or a tab, which goes to the next of its columns.
+static void add_space(struct wrap *wrap, bool tab)
 {
     wrap_flush(wrap);
-    wrap->spaces += columns;
+    wrap->spaces += tab ? TAB_COLUMNS - (wrap->column + wrap->spaces) % TAB_COLUMNS : 1;
+    wrap->last = ' ';
     if (wrap->verbatim)
         write_spaces(wrap);
 }
@@ -93,18 +95,16 @@ static void add_character(struct wrap *wrap, uint32_t c)
 
 static void add_codepoint(struct wrap *wrap, uint32_t c)
 {
+    if (c == '\r')
+        return;
     if (c == '\n')
         end_line(wrap);
-    else if (c == ' ')
-        add_space(wrap, 1);
-    else if (c == '\t')
-        add_space(wrap, TAB_COLUMNS - (wrap->column + wrap->spaces) % TAB_COLUMNS);
+    else if (c == ' ' || c == '\t')
+        add_space(wrap, c == '\t');
     else if (c < ' ' || (c >= 0x7f && c < 0xa0))
         add_character(wrap, REPLACEMENT);
     else
         add_character(wrap, c);
-    if (c == ' ' || c == '\t')
-        wrap->last = ' ';
 }
 
 void wrap_add(struct wrap *wrap, struct bytes text)

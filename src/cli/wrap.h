@@ -3,7 +3,7 @@
 //   (1) a word is written when it is whole; one that does not fit goes to the next line, the space before it is dropped
 //   (2) widths are those of characters on a terminal: wide ones (CJK, emoji) take two columns, marks none; a line may
 //       break between wide characters, but not before closing punctuation
-//   (3) control characters become U+FFFD: an answer cannot move the cursor or retitle the window
+//   (3) control characters become U+FFFD, \r is left out: an answer cannot move the cursor or retitle the window
 #ifndef CLI_WRAP_H
 #define CLI_WRAP_H
 

@@ -126,6 +126,33 @@ static void letter_by_letter(void **state)
         }
 }
 
+// Any text comes out the same however it is cut, and none of its letters is lost.
+static void random_texts(void **state)
+{
+    static const char *const parts[] = { "*", "**", "_", "`", "```", "~~", "#", "- ", "+", ">", "|", "1", ".", " ", "  ",
+                                         "\\", "\n", "a", "b", "世", "é", "\r", "\t" };
+    uint64_t random = 1;
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        struct strbuf text = { 0 };
+        size_t letters = 0;
+        for (int count = 0; count < 40; count++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            const char *part = parts[(random >> 33) % (sizeof parts / sizeof *parts)];
+            letters += part[0] == 'a' || part[0] == 'b';
+            strbuf_add_text(&text, part);
+        }
+        char *whole = print(text.data, 20, 1000), *cut = print(text.data, 20, 1 + (size_t)i % 7);
+        for (const char *at = whole; *at; at++)
+            letters -= (*at == 'a' || *at == 'b') && (at == whole || (at[-1] != '<' && at[-1] != '/'));
+        if (strcmp(whole, cut) || letters)
+            fail_msg("text %s\nwhole %s\ncut %s\n%zu letters are lost", text.data, whole, cut, letters);
+        free(whole);
+        free(cut);
+        strbuf_free(&text);
+    }
+}
+
 // Text appears while it comes: only what may still become a mark, and the last word, wait.
 static void nothing_waits_long(void **state)
 {
@@ -158,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),
         cmocka_unit_test(letter_by_letter),
+        cmocka_unit_test(random_texts),
         cmocka_unit_test(nothing_waits_long),
         cmocka_unit_test(a_terminal_that_becomes_narrow),
     };
