@@ -129,8 +129,8 @@ static void letter_by_letter(void **state)
 // Any text comes out the same however it is cut, and none of its letters is lost.
 static void random_texts(void **state)
 {
-    static const char *const parts[] = { "*", "**", "_", "`", "```", "~~", "#", "- ", "+", ">", "|", "1", ".", " ", "  ",
-                                         "\\", "\n", "a", "b", "世", "é", "\r", "\t" };
+    static const char *const parts[] = { "*", "**", "_",  "`",  "```", "~~", "#", "- ", "+", ">",  "|", "1",
+                                         ".", " ",  "  ", "\\", "\n",  "a",  "b", "世", "é", "\r", "\t" };
     uint64_t random = 1;
     (void)state;
     for (int i = 0; i < 20000; i++) {
