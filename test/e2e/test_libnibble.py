@@ -36,7 +36,7 @@ def compiled(prefix, tmp_path_factory):
     """The examples, compiled as their first lines say."""
     folder = tmp_path_factory.mktemp("examples")
     (description,) = prefix.rglob("nibble.pc")
-    flags = output("pkg-config", "--define-prefix", "--cflags", "--libs", description).split()
+    flags = output("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs", description).split()
     (library,) = prefix.rglob("libnibble.so")
     for source in sorted((ROOT / "examples").glob("*.c")):
         output("cc", "-Wall", "-Wextra", "-Werror", "-std=c11", source, "-o", folder / source.stem, *flags, f"-Wl,-rpath,{library.parent}")
