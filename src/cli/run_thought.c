@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/run_print.h"
 
@@ -40,7 +41,7 @@ static void print_thought(struct run_thought *thought)
     if (!text->len)
         return;
     if (!thought->open)
-        thought->begun = cli_now();
+        thought->begun = clock_now();
     thought->open = true;
     thought->ended_line = text->data[text->len - 1] == '\n';
     if (!thought->hidden && cli_stderr_is_terminal())
@@ -61,7 +62,7 @@ static void close_thought(struct run_thought *thought)
         print_wrapped(thought, bytes_of(""), true);
     if (!thought->hidden)
         cli_print(thought->ended_line ? "" : "\n");
-    snprintf(line, sizeof line, "(thought for %.1f s)\n", cli_now() - thought->begun);
+    snprintf(line, sizeof line, "(thought for %.1f s)\n", clock_now() - thought->begun);
     if (cli_stderr_is_terminal())
         print_dimmed(bytes_of(line));
     if (!thought->hidden || cli_stderr_is_terminal())

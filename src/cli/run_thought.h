@@ -13,7 +13,7 @@ struct run_thought {
     struct nibble_text text;            // of the thought, and not printed yet
     bool open, ended_line;              // a thought was printed last; its last byte was a line end
     bool hidden, wraps;                 // its text is not printed; words wrap at the terminal's width
-    double begun;                       // by cli_now
+    double begun;                       // by clock_now
     struct wrap wrap;
 };
 

@@ -15,6 +15,8 @@
 #include "cli/message.h"
 #include "cli/terminal_history.h"
 
+enum { EDITOR_BYTES = 4096 }; // what an editor needs about
+
 static const char first_prompt[] = "> ", next_prompt[] = "... ";
 
 // Bracketed paste (DEC private mode 2004): the terminal sends these around what is pasted.
@@ -196,6 +198,8 @@ struct terminal *terminal_open(const char *model, terminal_complete *words)
         return terminal;
     terminal->complete = words;
     terminal->edit = el_init("nibble", stdin, stderr, stderr);
+    if (!terminal->edit) // it fails for want of memory alone
+        memory_exhausted(1, EDITOR_BYTES);
     terminal_history_open(&terminal->history, model);
     el_set(terminal->edit, EL_CLIENTDATA, terminal);
     el_set(terminal->edit, EL_PROMPT, prompt_of);

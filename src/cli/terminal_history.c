@@ -6,9 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "base/strbuf.h"
 
-enum { MESSAGES_MAX = 1000, MESSAGE_BYTES_MAX = 16 << 10 };
+enum { MESSAGES_MAX = 1000, MESSAGE_BYTES_MAX = 16 << 10, HISTORY_BYTES = 4096 };
 
 static void make_folders(char *path)
 {
@@ -53,6 +54,8 @@ void terminal_history_open(struct terminal_history *history_, const char *model)
 {
     HistEvent event;
     *history_ = (struct terminal_history){ history_init(), find_path(model) };
+    if (!history_->lines) // it fails for want of memory alone
+        memory_exhausted(1, HISTORY_BYTES);
     history(history_->lines, &event, H_SETSIZE, MESSAGES_MAX);
     history(history_->lines, &event, H_SETUNIQUE, 1);
     if (history_->path)
