@@ -18,6 +18,12 @@
 // a sentence and exit status 1. jansson has one allocator in a process, so this holds for all of its users while
 // libnibble is loaded; a program that gives jansson another (json_set_alloc_funcs) gives one that does not fail,
 // released by free().
+//
+// The ABI is stable within a minor version (0.2) before 1.0, and within a major version afterwards: no function is
+// removed or changed, and no structure changes its layout. The shared library's name says which ABI it is
+// (libnibble.so.0.2), and so do symbol versions (NIBBLE_0.2): a program runs with later patch versions as it is, and is
+// refused by the loader with others. Initialise structures by the names of their members: what is not named is zero,
+// the default, and members that a later version adds are so, too.
 #ifndef NIBBLE_H
 #define NIBBLE_H
 
@@ -211,6 +217,10 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
 void nibble_engine_close(struct nibble_engine *engine);
 const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine); // what runs; borrowed
 int nibble_engine_vocabulary(const struct nibble_engine *engine);                 // logits per token
+// The ids that end a text (EOS, end of turn ...), as a request's stop_ids take them: on the heap in *ids, released with
+// free(); their number.
+size_t nibble_engine_stop_ids(const struct nibble_engine *engine, const struct nibble_tokenizer *tokenizer,
+                              int32_t **ids);
 int nibble_engine_layers(const struct nibble_engine *engine);
 int nibble_engine_max_model_len(const struct nibble_engine *engine);
 const char *nibble_engine_device(const struct nibble_engine *engine); // its maker's name for it; borrowed
@@ -308,9 +318,24 @@ struct nibble_sampling {
                                           // empty: all, as they are listed above
 };
 
-// The sampling parameters of the checkpoint's generation_config; by default temperature 1 and everything off.
-bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
-                              struct nibble_error *error);
+// Where the parameters of requests that say nothing come from; as the flags of these names.
+struct nibble_defaults_options {
+    const char *generation_config; // "auto": the checkpoint's, else what the makers of its family advise, else
+                                   // temperature 0.7 and top_p 0.9; "vllm": temperature 1 and all off; or a folder
+                                   // with a generation_config.json. NULL: auto
+    const char *override_generation_config; // a JSON object whose values win, {"temperature": 0.5}; NULL: none
+};
+
+struct nibble_defaults {
+    struct nibble_sampling sampling;
+    int max_tokens;   // of an answer (max_new_tokens); 0: nothing is said
+    char origin[512]; // where they come from, for people: "from generation_config.json", "as advised for SmolLM2"
+};
+
+bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, const struct nibble_defaults_options *options,
+                              struct nibble_defaults *out, struct nibble_error *error);
+// Appends what is not off: "temperature 0.2, top_p 0.9".
+void nibble_sampling_print(const struct nibble_sampling *sampling, struct nibble_text *out);
 
 struct nibble_candidate {
     int32_t id;

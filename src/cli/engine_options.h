@@ -51,6 +51,14 @@
     { "--tensor-parallel-size", OPTION_INT, &(options).tensor_parallel, "N", "processes that share the model (1)",     \
       1, 64, .short_name = "-tp" }
 
+// Rows for commands that answer: the sampling parameters of requests that say nothing else. `from` is a struct
+// nibble_defaults_options.
+#define DEFAULTS_OPTION_ROWS(from)                                                                                     \
+    { "--generation-config", OPTION_TEXT, &(from).generation_config, "FROM",                                           \
+      "sampling: auto (the model's), vllm (all off) or a folder (auto)" },                                             \
+    { "--override-generation-config", OPTION_TEXT, &(from).override_generation_config, "JSON",                         \
+      "values that win over it: {\"temperature\": 0.5}" }
+
 // clang-format on
 
 #endif

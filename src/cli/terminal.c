@@ -3,18 +3,19 @@
 
 #include <errno.h>
 #include <histedit.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/message.h"
+#include "cli/terminal_history.h"
 
-enum { HISTORY_MESSAGES = 1000, EDITOR_BYTES = 4096 }; // what an editor and a history need about
+enum { EDITOR_BYTES = 4096 }; // what an editor needs about
 
 static const char first_prompt[] = "> ", next_prompt[] = "... ";
 
@@ -26,37 +27,23 @@ enum { PASTE_END = sizeof paste_end / sizeof *paste_end - 1 };
 struct terminal {
     const char *prompt;
     EditLine *edit; // NULL: not a terminal
-    History *history;
-    char *history_path; // NULL: nowhere to keep it
+    struct terminal_history history;
+    terminal_complete *complete;
 };
+
+static volatile sig_atomic_t resized;
+
+static void on_resize(int signal)
+{
+    (void)signal;
+    resized = 1;
+}
 
 static char *prompt_of(EditLine *edit)
 {
     struct terminal *terminal;
     el_get(edit, EL_CLIENTDATA, &terminal);
     return (char *)terminal->prompt;
-}
-
-// The history file in XDG's folder for state, which is made as needed. NULL without a home folder.
-static char *find_history_path(void)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char folder[512];
-    if (state && *state)
-        snprintf(folder, sizeof folder, "%s/nibble", state);
-    else if (home && *home)
-        snprintf(folder, sizeof folder, "%s/.local/state/nibble", home);
-    else
-        return NULL;
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(folder, 0700);
-        *slash = '/';
-    }
-    mkdir(folder, 0700);
-    char *path = memory_new(strlen(folder) + sizeof "/history", 1);
-    sprintf(path, "%s/history", folder);
-    return path;
 }
 
 // ---- paste --------------------------------------------------------------------------------------------------------
@@ -90,42 +77,148 @@ static unsigned char insert_paste(EditLine *edit, int key)
     return ended ? CC_REFRESH : CC_ERROR;
 }
 
+// ---- keys ---------------------------------------------------------------------------------------------------------
+
+// Reads a character for the editor, which takes a new width of the window into account at once.
+static int read_character(EditLine *edit, wchar_t *out)
+{
+    mbstate_t state = { 0 };
+    char byte;
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, &byte, 1);
+        if (got < 0 && errno == EINTR && resized) {
+            resized = 0;
+            el_resize(edit);
+            continue;
+        }
+        if (got != 1)
+            return (int)got;
+        size_t len = mbrtowc(out, &byte, 1, &state);
+        if (len == (size_t)-1) {
+            memset(&state, 0, sizeof state); // not UTF-8: the byte is left out
+            continue;
+        }
+        if (len != (size_t)-2)
+            return 1;
+    }
+}
+
+void terminal_prefill(struct terminal *terminal, const char *text)
+{
+    struct strbuf keys = { 0 };
+    if (!terminal->edit)
+        return;
+    strbuf_add_format(&keys, "%s%s%ls", paste_begin, text, paste_end);
+    el_push(terminal->edit, keys.data);
+    strbuf_free(&keys);
+}
+
+// ---- completion ---------------------------------------------------------------------------------------------------
+
+void terminal_words_add(struct terminal_words *words, const char *word)
+{
+    words->items = memory_grow(words->items, words->count + 1, sizeof *words->items);
+    words->items[words->count] = memory_new(strlen(word) + 1, 1);
+    strcpy(words->items[words->count++], word);
+}
+
+// Keeps the words that begin as typed.
+static void keep_begun(struct terminal_words *words, struct bytes begun)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < words->count; i++)
+        if (bytes_start_with(bytes_of(words->items[i]), begun))
+            words->items[kept++] = words->items[i];
+        else
+            free(words->items[i]);
+    words->count = kept;
+}
+
+static size_t common_length(const struct terminal_words *words)
+{
+    size_t len = words->count ? strlen(words->items[0]) : 0;
+    for (size_t i = 1; i < words->count; i++)
+        while (strncmp(words->items[0], words->items[i], len))
+            len--;
+    return len;
+}
+
+// Inserts what all words have in common; when that is nothing, lists them.
+static unsigned char insert_common(EditLine *edit, const struct terminal_words *words, size_t begun)
+{
+    size_t common = common_length(words);
+    struct strbuf text = { 0 };
+    if (!words->count)
+        return CC_REFRESH_BEEP;
+    if (common == begun && words->count > 1) {
+        fputc('\n', stderr);
+        for (size_t i = 0; i < words->count; i++)
+            fprintf(stderr, "%s  ", words->items[i]);
+        fputc('\n', stderr);
+        return CC_REDISPLAY;
+    }
+    strbuf_add(&text, words->items[0] + begun, common - begun);
+    if (words->count == 1 && words->items[0][common - 1] != '/')
+        strbuf_add_byte(&text, ' ');
+    el_insertstr(edit, text.data);
+    strbuf_free(&text);
+    return CC_REFRESH;
+}
+
+static unsigned char complete(EditLine *edit, int key)
+{
+    struct terminal *terminal;
+    const LineInfo *line = el_line(edit);
+    struct bytes text = { line->buffer, (size_t)(line->cursor - line->buffer) };
+    struct terminal_words words = { .from = text.len };
+    (void)key;
+    el_get(edit, EL_CLIENTDATA, &terminal);
+    terminal->complete(text, &words);
+    keep_begun(&words, bytes_from(text, words.from));
+    unsigned char result = insert_common(edit, &words, text.len - words.from);
+    for (size_t i = 0; i < words.count; i++)
+        free(words.items[i]);
+    free(words.items);
+    return result;
+}
+
 // ---- opening and closing ------------------------------------------------------------------------------------------
 
-struct terminal *terminal_open(void)
+static void bind(EditLine *edit, const char *keys, const char *name, const char *help,
+                 unsigned char (*function)(EditLine *edit, int key))
+{
+    el_set(edit, EL_ADDFN, name, help, function);
+    el_set(edit, EL_BIND, keys, name, NULL);
+}
+
+struct terminal *terminal_open(const char *model, terminal_complete *words)
 {
     struct terminal *terminal = memory_new(1, sizeof *terminal);
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
         return terminal;
-    HistEvent event;
+    terminal->complete = words;
     terminal->edit = el_init("nibble", stdin, stderr, stderr);
-    terminal->history = history_init();
-    if (!terminal->edit || !terminal->history) // it fails for want of memory alone
+    if (!terminal->edit) // it fails for want of memory alone
         memory_exhausted(1, EDITOR_BYTES);
-    terminal->history_path = find_history_path();
-    history(terminal->history, &event, H_SETSIZE, HISTORY_MESSAGES);
-    if (terminal->history_path)
-        history(terminal->history, &event, H_LOAD, terminal->history_path);
+    terminal_history_open(&terminal->history, model);
     el_set(terminal->edit, EL_CLIENTDATA, terminal);
     el_set(terminal->edit, EL_PROMPT, prompt_of);
     el_set(terminal->edit, EL_EDITOR, "emacs");
-    el_set(terminal->edit, EL_HIST, history, terminal->history);
-    el_set(terminal->edit, EL_ADDFN, "nibble-insert-paste", "insert what is pasted", insert_paste);
-    el_set(terminal->edit, EL_BIND, paste_begin, "nibble-insert-paste", NULL);
+    el_set(terminal->edit, EL_HIST, history, terminal->history.lines);
+    el_set(terminal->edit, EL_GETCFN, read_character);
+    bind(terminal->edit, paste_begin, "nibble-insert-paste", "insert what is pasted", insert_paste);
+    bind(terminal->edit, "^I", "nibble-complete", "complete a command", complete);
     el_source(terminal->edit, NULL);
+    sigaction(SIGWINCH, &(struct sigaction){ .sa_handler = on_resize }, NULL);
     return terminal;
 }
 
 void terminal_close(struct terminal *terminal)
 {
-    HistEvent event;
     if (terminal->edit) {
-        if (terminal->history_path)
-            history(terminal->history, &event, H_SAVE, terminal->history_path);
-        history_end(terminal->history);
+        terminal_history_close(&terminal->history);
         el_end(terminal->edit);
     }
-    free(terminal->history_path);
     free(terminal);
 }
 
@@ -150,6 +243,9 @@ static enum reading read_edited(struct terminal *terminal, const char **line, si
 {
     int got = 0;
     set_paste(true);
+    if (resized)
+        el_resize(terminal->edit);
+    resized = 0;
     errno = 0;
     *line = el_gets(terminal->edit, &got);
     bool interrupted = got < 0 && errno == EINTR;
@@ -182,19 +278,19 @@ static enum reading read_line(struct terminal *terminal, struct message *message
     return reading;
 }
 
-char *terminal_read(struct terminal *terminal, size_t *len)
+char *terminal_read(struct terminal *terminal, size_t *len, bool *interrupted)
 {
     struct message message = { 0 };
     bool complete = false;
     enum reading reading = READ_LINE;
     while (!complete && reading == READ_LINE)
         reading = read_line(terminal, &message, &complete);
+    *interrupted = reading == READ_INTERRUPTED;
     if (reading == READ_END && !message_is_open(&message))
         return NULL;
-    HistEvent event;
-    if (terminal->edit && message.text.len)
-        history(terminal->history, &event, H_ENTER, message.text.data);
-    if (reading == READ_INTERRUPTED)
+    if (terminal->edit)
+        terminal_history_add(&terminal->history, strbuf_bytes(&message.text));
+    if (*interrupted)
         strbuf_free(&message.text);
     *len = message.text.len;
     return message.text.data ? message.text.data : memory_new(1, 1);

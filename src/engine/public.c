@@ -8,6 +8,7 @@
 #include "engine/calibration/calibration.h"
 #include "engine/calibration/text.h"
 #include "engine/kernels/ceiling.h"
+#include "engine/sampling/defaults.h"
 #include "engine/schedule/generate.h"
 #include "engine/gpu/gpu.h"
 #include "engine/calibration/kv_amax.h"
@@ -15,7 +16,6 @@
 #include "engine/ranks/public.h"
 #include "engine/reader.h"
 #include "engine/trace.h"
-#include "format/json.h"
 #include "format/public.h"
 #include "plan/cost.h"
 #include "plan/explain.h"
@@ -278,6 +278,20 @@ const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine)
 
 int nibble_engine_vocabulary(const struct nibble_engine *engine) { return engine->engine.model.config.vocabulary; }
 
+size_t nibble_engine_stop_ids(const struct nibble_engine *engine, const struct nibble_tokenizer *tokenizer,
+                              int32_t **ids)
+{
+    int logits = nibble_engine_vocabulary(engine), size = nibble_vocabulary_size(tokenizer);
+    size_t count = 0;
+    size = size < logits ? size : logits;
+    *ids = memory_new((size_t)size + 1, sizeof **ids);
+    for (int32_t id = 0; id < size; id++)
+        if (nibble_token_ends_text(tokenizer, id))
+            (*ids)[count++] = id;
+    *ids = memory_grow(*ids, count + 1, sizeof **ids);
+    return count;
+}
+
 int nibble_engine_layers(const struct nibble_engine *engine) { return engine->engine.model.config.layers; }
 
 int nibble_engine_max_model_len(const struct nibble_engine *engine) { return engine->engine.plan.max_model_len; }
@@ -361,29 +375,15 @@ void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from
 
 // ---- sampling and scheduler ----
 
-bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
-                              struct error *err)
+bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, const struct nibble_defaults_options *options,
+                              struct nibble_defaults *out, struct error *err)
 {
-    const json_t *config = checkpoint->checkpoint.generation_config;
-    int64_t top_k = 0;
-    *out = (struct nibble_sampling){ .temperature = 1,
-                                     .top_p = 1,
-                                     .repetition_penalty = 1,
-                                     .typical_p = 1,
-                                     .dry_base = 1.75,
-                                     .dry_allowed_length = 2,
-                                     .dynatemp_exponent = 1,
-                                     .xtc_threshold = 0.1,
-                                     .mirostat_tau = 5,
-                                     .mirostat_eta = 0.1 };
-    bool ok = !config
-        || (json_get_real(config, "temperature", &out->temperature, err)
-            && json_get_real(config, "top_p", &out->top_p, err) && json_get_real(config, "min_p", &out->min_p, err)
-            && json_get_int(config, "top_k", -1, INT32_MAX, &top_k, err)
-            && json_get_real(config, "repetition_penalty", &out->repetition_penalty, err))
-        || fail_within(err, "generation_config.json");
-    out->top_k = top_k > 0 ? (int)top_k : 0;
-    return ok;
+    return sampling_defaults(&checkpoint->checkpoint, options, out, err);
+}
+
+void nibble_sampling_print(const struct nibble_sampling *sampling, struct nibble_text *out)
+{
+    sampling_print(sampling, out);
 }
 
 struct nibble_scheduler *nibble_scheduler_open(struct nibble_engine *engine,

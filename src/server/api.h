@@ -44,8 +44,8 @@ struct api {
     int max_reasoning_tokens;               // of requests without their own, -1: any number
     struct lazy_vocabulary *vocabulary;     // for grammars, see api_vocabulary
     struct grammar_cache *grammars;         // compiled ones (grammar_cache.h); NULL: each request compiles its own
-    struct nibble_sampling defaults;        // of generation_config.json
-    bool has_seed;                          // defaults.seed is for requests without a seed
+    struct nibble_defaults defaults;        // of requests that say nothing else
+    bool has_seed;                          // defaults.sampling.seed is for requests without a seed
     const char *const *names;               // the first is what answers call the model
     int name_count;
     const char *alias;         // a name more, which is not listed: MODEL as it was given; NULL: none

@@ -73,12 +73,13 @@ static json_t *penalties_of(const struct nibble_sampling *defaults)
 
 static json_t *sampling_of(const struct api *api)
 {
-    const struct nibble_sampling *defaults = &api->defaults;
+    const struct nibble_sampling *defaults = &api->defaults.sampling;
+    int tokens = api->defaults.max_tokens ? api->defaults.max_tokens : FIELDS_REST_OF_CONTEXT;
     json_t *all = json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature,
                             "dynatemp_range", defaults->dynatemp_range, "dynatemp_exponent",
                             defaults->dynatemp_exponent, "mirostat", defaults->mirostat, "mirostat_tau",
-                            defaults->mirostat_tau, "mirostat_eta", defaults->mirostat_eta, "n_predict",
-                            FIELDS_REST_OF_CONTEXT, "max_tokens", FIELDS_REST_OF_CONTEXT);
+                            defaults->mirostat_tau, "mirostat_eta", defaults->mirostat_eta, "n_predict", tokens,
+                            "max_tokens", tokens);
     json_t *parts[] = { truncation_of(defaults), penalties_of(defaults) };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         json_object_update(all, parts[i]);

@@ -350,7 +350,7 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     bool chat = endpoint == ON_CHAT;
     // A chat template writes the special tokens itself.
     *params = (struct request_params){
-        .request = { .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults, .top_logprobs = -1 },
+        .request = { .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults.sampling, .top_logprobs = -1 },
         .n = 1,
         .prompt_logprobs = -1,
         .skip_special = true,

@@ -199,7 +199,7 @@ static void describe_weights(struct api *api, json_t *plan)
     }
 }
 
-static bool describe(struct served *served, const struct server_options *options, struct error *err)
+static void describe(struct served *served, const struct server_options *options)
 {
     struct api *api = &served->api;
     bool named = options->model_name_count;
@@ -216,6 +216,7 @@ static bool describe(struct served *served, const struct server_options *options
         .trust_chat_template = options->trust_request_chat_template,
         .vocabulary = &served->vocabulary,
         .grammars = grammar_cache_open(GRAMMAR_CACHE_BYTES),
+        .defaults = served->defaults,
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
         .name_count = named ? options->model_name_count : 1,
@@ -240,21 +241,21 @@ static bool describe(struct served *served, const struct server_options *options
         describe_tokenizer(api, &served->tokenizer_info);
         api->tokenizer_info = strbuf_bytes(&served->tokenizer_info);
     }
-    if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
-        return false;
-    api->defaults.seed = options->seed;
-    return true;
+    api->defaults.sampling.seed = options->seed;
 }
 
 bool served_open(struct served *served, const struct server_options *options, struct error *err)
 {
     *served = (struct served){ .vocabulary.lock = PTHREAD_MUTEX_INITIALIZER };
     served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, err);
-    if (served->checkpoint && open_text(served, options, err) && find_reasoning(served, options, err)
-        && open_engine(served, options, err) && describe(served, options, err))
-        return true;
-    served_close(served);
-    return false;
+    bool ok = served->checkpoint
+        && nibble_sampling_defaults(served->checkpoint, &options->defaults, &served->defaults, err)
+        && open_text(served, options, err) && find_reasoning(served, options, err) && open_engine(served, options, err);
+    if (ok)
+        describe(served, options);
+    else
+        served_close(served);
+    return ok;
 }
 
 void served_close(struct served *served)

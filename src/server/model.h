@@ -17,6 +17,7 @@ struct served {
     struct nibble_text plan;
     json_t *plan_json;
     struct strbuf tokenizer_info; // empty: /tokenizer_info is off
+    struct nibble_defaults defaults;
     struct error chat_error;
     const char *name; // of the model, where none was given
     char *own_name;   // the copy that it may be

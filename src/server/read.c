@@ -13,13 +13,16 @@
 
 enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 
-// Returns the limit of the answer in tokens: the given one, or the default beside a prompt of so many.
+// Returns the limit of the answer in tokens: the given one, or the default beside a prompt of so many:
+// max_new_tokens of the model's generation_config where that is given.
 static int64_t answer_tokens(const struct job *job, size_t prompt)
 {
     int64_t asked = job->params.request.max_tokens, longest = job->api->max_model_len;
     if (asked == FIELDS_DEFAULT_LENGTH)
         asked = kind_is_chat(job) ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
     int64_t rest = prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
+    if (asked == FIELDS_REST_OF_CONTEXT && job->api->defaults.max_tokens)
+        asked = job->api->defaults.max_tokens < rest ? job->api->defaults.max_tokens : rest;
     bool cut = asked == FIELDS_REST_OF_CONTEXT || (asked > rest && kind_of(job)->cuts_length);
     return cut ? rest : asked;
 }

@@ -93,8 +93,8 @@ void responses_write_echo(struct job *job)
         strbuf_add_format(out, ",\"%s\":", echoes[i].name);
         add_echo(json_object_get(body, echoes[i].name), echoes[i].rule, echoes[i].otherwise, out);
     }
-    add_number(json_object_get(body, "temperature"), "temperature", (double)job->api->defaults.temperature, out);
-    add_number(json_object_get(body, "top_p"), "top_p", (double)job->api->defaults.top_p, out);
+    add_number(json_object_get(body, "temperature"), "temperature", job->api->defaults.sampling.temperature, out);
+    add_number(json_object_get(body, "top_p"), "top_p", job->api->defaults.sampling.top_p, out);
     add_text(json_object_get(body, "text"), out);
     add_reasoning(json_object_get(body, "reasoning"), out);
 }

@@ -331,6 +331,18 @@ static void print_plan(const struct server *server)
     free(text.data);
 }
 
+static void print_sampling(const struct server *server)
+{
+    const struct nibble_defaults *defaults = &server->served.api.defaults;
+    struct strbuf line = { 0 };
+    struct nibble_text text = { 0 };
+    nibble_sampling_print(&defaults->sampling, &text);
+    strbuf_add_format(&line, "sampling: %s (%s)\n", text.data, defaults->origin);
+    log_print(&server->options->log, LOG_INFO, "sampling", line.data);
+    free(text.data);
+    strbuf_free(&line);
+}
+
 static bool load(struct server *server, struct error *err)
 {
     const struct server_options *options = server->options;
@@ -338,6 +350,7 @@ static bool load(struct server *server, struct error *err)
         || !served_open(&server->served, options, err))
         return false;
     print_plan(server);
+    print_sampling(server);
     return true;
 }
 

@@ -27,6 +27,7 @@ struct server_options {
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;
+    struct nibble_defaults_options defaults;
     bool has_seed;
     uint64_t seed; // of requests without their own, where has_seed
     struct http_limits http;

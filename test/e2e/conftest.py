@@ -12,6 +12,9 @@ import pytest
 
 from serving import Server
 
+# `nibble run` reads a pipe that is its standard input, and pytest may have been started with one: commands get an empty one.
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("NIBBLE_CACHE", pathlib.Path.home() / ".cache" / "nibble"))
 

@@ -25,6 +25,9 @@ class Terminal:
         os.close(slave)
         self.unread = b""
 
+    def resize(self, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
     def __enter__(self):
         return self
 

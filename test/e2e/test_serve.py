@@ -312,7 +312,7 @@ def test_log_as_json(nibble, smollm2):
         (line,) = [line for line in lines if line.get("id") == identity]
         assert line["event"] == "request" and line["out"] == 3 and line["level"] == "info" and line["status"] == 200
         assert all({"time", "level", "event"} <= set(line) for line in lines)
-        assert [line["event"] for line in lines[:3]] == ["quality", "plan", "ready"]
+        assert [line["event"] for line in lines[:4]] == ["quality", "plan", "sampling", "ready"]
         assert not [word for word in SECRETS if word in "".join(server.log)]
     for words in (["no-such-model.gguf", "--port", 0], [smollm2, "--port", 0, "--kv-cache-dtype", "turboquant_k8v4"],
                   [smollm2, "--port", 0, "--allowed-origins", "example.org"], [smollm2, "--host", "203.0.113.7"]):

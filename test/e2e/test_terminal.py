@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A chat as somebody has it: keys typed into a real terminal (a pty), pasted text, lines from a pipe, a context that fills up."""
 
+import json
 import os
 import re
 import signal
@@ -39,10 +40,95 @@ def test_an_answer_is_stopped_and_the_history_kept(nibble, smollm2, tmp_path):
         terminal.type(b"Write a long story about a dragon.\n")
         terminal.read_until(b" the ")
         os.kill(terminal.process.pid, signal.SIGINT)
-        terminal.read_until(b" t/s; stopped\r\n")
+        terminal.read_until(b"stopped, after ")
+        terminal.read_until(b"> ")
+        terminal.await_editor()
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.read_until(b"/bye or Ctrl-D leaves\r\n")
         terminal.read_until(b"> ")
         assert terminal.leave() == 0
-    assert "dragon" in (tmp_path / "nibble" / "history").read_text()
+    history = tmp_path / "nibble" / "chats" / os.path.basename(smollm2)
+    assert "dragon" in history.read_text() and history.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_chat_begins_with_what_it_is(nibble, smollm2, tmp_path):
+    with Terminal([nibble, "run", smollm2, "--max-model-len", "256", "--kv-cache-dtype", "fp8"], tmp_path) as terminal:
+        greeting = terminal.read_until(b"> ").decode()
+    for part in (os.path.basename(smollm2), "context: 256 tokens, fp8_e4m3 cache", "sampling: temperature 0.2, top_p 0.9 (as advised for SmolLM2)",
+                 "/help", "Ctrl-C", "Ctrl-D"):
+        assert part in greeting, greeting
+
+
+# An answer that no small model can be relied on to give: it comes from a file, and /show prints it as it prints a new one.
+MARKDOWN = "# A title\n\nSome **bold** and *slanted* words, `code`, and\n- a list with 世界 and enough words to need a second line\n\n```c\nint x;\n```\n"
+
+
+def shown(nibble, model, folder, columns=40, **environment):
+    chat = folder / "chat.json"
+    chat.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": MARKDOWN}]}))
+    with Terminal([nibble, "run", model, "--max-model-len", "256"], folder, columns=columns, **environment) as terminal:
+        terminal.read_until(b"> ")
+        terminal.type(f"/load {chat}\n".encode())
+        terminal.read_until(b"> ")
+        terminal.type(b"/show chat\n")
+        terminal.read_until(b"> Hi\r\n")
+        text = terminal.read_until(b"\x1b[?2004h").decode().replace("\r\n", "\n")
+        assert terminal.leave() == 0
+    return text
+
+
+def test_markdown_on_a_terminal(nibble, smollm2, tmp_path):
+    text = shown(nibble, smollm2, tmp_path)
+    for part in ("\x1b[1mA title\x1b[22m", "\x1b[1mbold\x1b[22m", "\x1b[3mslanted\x1b[23m", "\x1b[36mcode\x1b[39m", "• a list with 世界 and enough words to\n  need a second line",
+                 "\x1b[2m```c\x1b[22m", "\x1b[36mint x;\x1b[39m"):
+        assert part in text, text
+
+
+def test_no_colours_where_they_are_not_wanted(nibble, smollm2, tmp_path):
+    text = shown(nibble, smollm2, tmp_path, NO_COLOR="1")
+    assert "\x1b" not in text.removesuffix("\x1b[?2004h") and "# A title" in text and "**bold**" in text and "```c\nint x;\n```" in text
+    assert "second line" in text and "enough words to need a second" not in text, "words wrap all the same"
+
+
+def test_commands_are_completed(nibble, smollm2, tmp_path):
+    with Terminal([nibble, "run", smollm2, "--max-model-len", "256"], tmp_path) as terminal:
+        terminal.read_until(b"> ")
+        terminal.type(b"/sh\t")
+        terminal.read_until(b"ow ")
+        terminal.type(b"\x15/s\t")
+        terminal.read_until(b"system  set  show  save")
+        terminal.type(b"\x15/set pres\t0.5\n")
+        terminal.read_until(b"> ")
+        terminal.type(b"\x15/set\n")
+        assert b"presence_penalty    0.5" in terminal.read_until(b"wrap")
+        assert terminal.leave() == 0
+
+
+def test_a_message_is_edited_and_answered_anew(nibble, smollm2, echo, tmp_path):
+    (tmp_path / "plain.jinja").write_text(PLAIN)
+    with Terminal([nibble, "run", smollm2, "--chat-template", tmp_path / "plain.jinja", "--max-tokens", "2"], tmp_path) as terminal:
+        terminal.read_until(b"> ")
+        terminal.type("Grüße an die Wälder\n".encode())
+        terminal.read_until(b"after 2 tokens")
+        terminal.read_until(b"> ")
+        terminal.type(b"/edit\n")
+        terminal.read_until("Wälder".encode())
+        terminal.type("\x7f\x7f und 世界\n".encode())
+        terminal.read_until(b"after 2 tokens")
+        terminal.read_until(b"> ")
+        terminal.type(b"SHOW\n")
+        assert "users: Grüße an die Wäld und 世界 | SHOW\r\n" in terminal.read_until(b"SHOW\r\n\x1b[?2004h").decode()
+        assert terminal.leave() == 0
+
+
+def test_a_window_that_becomes_narrow(nibble, smollm2, echo, tmp_path):
+    """The editor redraws the line for the new width: what is typed after it arrives whole."""
+    with Terminal([nibble, "run", smollm2, "--chat-template", echo], tmp_path, columns=100) as terminal:
+        terminal.read_until(b"> ")
+        terminal.type("eine Zeile, die länger ist als dreißig Spalten, ".encode())
+        terminal.resize(30)
+        terminal.type(b"and more\x01\x05!\n")
+        assert heard(terminal.read_until(b'"\r\n')) == '"eine Zeile, die länger ist als dreißig Spalten, and more!"'
 
 
 TYPED = {
@@ -107,6 +193,70 @@ def chat(nibble, model, lines, *options):
 def test_messages_of_several_lines_from_a_pipe(nibble, smollm2, echo):
     result = chat(nibble, smollm2, 'one\ntwo \\\nthree\n"""\nfour\n\nfive"""\nno end \\\n', "--chat-template", echo)
     assert re.findall("heard (.*)", result.stderr) == ['"one"', r'"two \nthree"', r'"four\n\nfive"', '"no end "']
+
+
+COMMANDS = [  # a line, and what is said to it
+    ("/hlep", "there is no command /hlep, did you mean /help?"),
+    ("/regen", "/regen: there is no message yet"),
+    ("/edit", "/edit: there is no message yet"),
+    ("/set temp 1", 'there is no setting "temp", did you mean temperature?'),
+    ("/set temperature hot", '/set temperature takes a number from 0 to 100, not "hot"'),
+    ("/set top_k 1.5", '/set top_k takes a whole number from 0 to 268435456, not "1.5"'),
+    ("/set verbose maybe", '/set verbose takes on or off, not "maybe"'),
+    ("/set seed", "/set seed needs a value: the same seed draws the same answer"),
+    ("/show settngs", 'not "settngs", did you mean settings?'),
+    ("/system", "there is no system message; /system TEXT sets one"),
+    ("/system Be brief.", "the system message is set from the next answer on"),
+    ("/system", "Be brief."),
+    ("/system -", "the system message is gone from the next answer on"),
+    ("/clear now", "/clear takes nothing behind it"),
+    ("/load", "/load needs a FILE"),
+    ("/load /there/is/none.json", "/load: /there/is/none.json"),
+    ("/clear", "the conversation is forgotten"),
+    ("/?", "/regen"),
+]
+
+
+def test_commands(nibble, smollm2, echo):
+    result = chat(nibble, smollm2, "\n".join(line for line, _ in COMMANDS) + "\n /hlep\n/etc/passwd\n/bye\nnot read\n", "--chat-template", echo)
+    at = 0
+    for line, said in COMMANDS:
+        found = result.stderr.find(said, at)
+        assert found >= 0, (line, said, result.stderr[at:])
+        at = found + len(said)
+    assert re.findall("heard (.*)", result.stderr[at:]) == ['" /hlep"', '"/etc/passwd"']
+    assert result.returncode == 1 and result.stdout == ""
+
+
+def test_a_conversation_is_saved_and_loaded(nibble, smollm2, tmp_path):
+    (tmp_path / "plain.jinja").write_text(PLAIN)
+    flags = ("--chat-template", tmp_path / "plain.jinja", "--max-tokens", 3, "--seed", 5, "--temperature", 2)
+    file = tmp_path / "chat.json"
+    lines = f"/system Be brief.\nOne\n/regen\n/save {file}\n/save {file}\n/clear\n/save {file}\nTwo\n/load {file}\nSHOW\n"
+    result = chat(nibble, smollm2, lines, *flags)
+    messages = json.loads(file.read_text())["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"] and file.stat().st_mode & 0o777 == 0o600
+    assert result.stderr.count("3 messages saved") == 2 and "is there already; give another name" in result.stderr
+    assert "users: One | SHOW" in result.stderr
+    first, second, _ = result.stdout.splitlines()[:3]
+    assert messages[2]["content"].splitlines()[0] == second != first, "another draw, which is the one that stays"
+    rendered = subprocess.run([nibble, "render", smollm2, file], capture_output=True, text=True)
+    assert rendered.returncode == 0 and "Be brief." in rendered.stdout
+    for wrong, sentence in (("[]", "none"), ("{}", "a list of messages is expected"), ('[{"role": "tool", "content": "x"}]', "message 1 is not the text of a user"), ("{", "/load: ")):
+        file.write_text(wrong)
+        assert sentence in chat(nibble, smollm2, f"/load {file}\n", *flags).stderr
+
+
+def test_files_as_standard_input(nibble, smollm2, echo, tmp_path):
+    file = tmp_path / "text"
+    file.write_text("Grüße\naus dem Wald\n")
+    with open(file) as text:
+        result = subprocess.run([nibble, "run", smollm2, "Summarise:", "--chat-template", echo], stdin=text, capture_output=True, text=True)
+    assert heard(result.stderr.encode()) == r'"Summarise:\n\nGrüße\naus dem Wald\n"'
+    result = subprocess.run([nibble, "run", smollm2, "-", "--chat-template", echo], input="from a pipe", capture_output=True, text=True)
+    assert heard(result.stderr.encode()) == '"from a pipe"'
+    result = subprocess.run([nibble, "run", smollm2, "Summarise:", "--max-model-len", "64"], input="word " * 500, capture_output=True, text=True)
+    assert result.returncode == 1 and re.search(r"the prompt has 5\d\d tokens, and the context holds 64.*--max-model-len", result.stderr), result.stderr
 
 
 def test_a_full_context_drops_the_oldest_turns(nibble, smollm2, tmp_path):

@@ -29,6 +29,7 @@ static void open_api(struct api *api)
         .checkpoint = { .path = "fuzz", .chat_template = { template, sizeof template - 1 } }
     };
     const struct checkpoint *checkpoint = &published.checkpoint;
+    const struct nibble_defaults_options automatic = { 0 };
     struct error err;
     *api = (struct api){
         .tokenizer = byte_tokenizer_open(),
@@ -51,7 +52,7 @@ static void open_api(struct api *api)
         .architecture = "llama",
         .weight_format = "float32",
     };
-    if (!api->chat || !api->reasoning || !nibble_sampling_defaults(&published, &api->defaults, &err))
+    if (!api->chat || !api->reasoning || !nibble_sampling_defaults(&published, &automatic, &api->defaults, &err))
         abort();
 }
 
