@@ -67,7 +67,7 @@ def test_every_published_field_has_a_row(endpoint):
     unknown = {name for name in PUBLISHED[endpoint]() if name not in ROWS}
     elsewhere = {name for name in PUBLISHED[endpoint]() - unknown if endpoint not in row_of(name, endpoint).endpoints and row_of(name, endpoint).kind != "HARMLESS"}
     assert not unknown, "refused as fields that nobody knows"
-    assert elsewhere <= names("""parse_tool_calls thinking_forced_open reasoning_format separate_reasoning stream_reasoning
+    assert elsewhere <= names("""parse_tool_calls thinking_forced_open thinking_token_budget reasoning_format separate_reasoning stream_reasoning
         response_format top_logprobs echo suffix""") if endpoint == "ON_COMPLETION" else not elsewhere
 
 
