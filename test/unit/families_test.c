@@ -36,10 +36,10 @@ struct family {
 #define BAR "\xEF\xBD\x9C"
 #define LOW "\xE2\x96\x81"
 #define DS(name) "<" BAR name BAR ">"
-#define DS_TOOLS                                                                               \
-    DS("tool" LOW "calls" LOW "begin")                                                         \
-    " " DS("tool" LOW "calls" LOW "end") " " DS("tool" LOW "call" LOW "begin") " " DS("tool" LOW "call" LOW "end") \
-        " " DS("tool" LOW "sep")
+#define DS_TOOLS                                                                                            \
+    DS("tool" LOW "calls" LOW "begin")                                                                      \
+    " " DS("tool" LOW "calls" LOW "end") " " DS("tool" LOW "call" LOW "begin") " " DS("tool" LOW "call" LOW \
+                                                                                      "end") " " DS("tool" LOW "sep")
 #define DS_END DS("end" LOW "of" LOW "sentence")
 #define THINK_TAGS "<think> </think>"
 #define CALL_TAGS "<tool_call> </tool_call>"
@@ -129,7 +129,8 @@ static const struct family families[] = {
     // Gemma.
     { "google-gemma-4-31B-it", "<|channel> <channel|> <|tool_call> <tool_call|> <|\"|>",
       "<|channel>thought\n%t\n<channel|>%s%c", "<|tool_response>", ON },
-    { "google-gemma-4-31B-it-interleaved", "<|channel> <channel|> <|tool_call> <tool_call|> <|\"|>", "%s%c", "<turn|>" },
+    { "google-gemma-4-31B-it-interleaved", "<|channel> <channel|> <|tool_call> <tool_call|> <|\"|>", "%s%c",
+      "<turn|>" },
     { SIGNS("<start_function_call>"), "<start_function_call> <end_function_call> <escape>", "%s%c",
       "<start_function_response>" },
     // Cohere.
@@ -151,11 +152,13 @@ static const struct family families[] = {
     { "unsloth-Apriel-1.5", "", "%s\n%c", "<|end|>" },
     { "Apriel-1.6-15b-Thinker-fixed", "", "%t\n[BEGIN FINAL RESPONSE]\n%s\n%c", "<|end|>" },
     { "upstage-Solar-Open-100B",
-      "<|think|> <|content|> <|begin|> <|end|> <|tool_calls|> <|tool_call:begin|> <|tool_call:name|> <|tool_call:args|> "
+      "<|think|> <|content|> <|begin|> <|end|> <|tool_calls|> <|tool_call:begin|> <|tool_call:name|> "
+      "<|tool_call:args|> "
       "<|tool_call:end|>",
       "<|think|>%t<|end|><|begin|>assistant<|content|>%s<|end|><|begin|>assistant%c", "<|calls|>" },
     { "upstage-Solar-Open-100B",
-      "<|think|> <|content|> <|begin|> <|end|> <|tool_calls|> <|tool_call:begin|> <|tool_call:name|> <|tool_call:args|> "
+      "<|think|> <|content|> <|begin|> <|end|> <|tool_calls|> <|tool_call:begin|> <|tool_call:name|> "
+      "<|tool_call:args|> "
       "<|tool_call:end|>",
       "<|think|>%t<|end|><|begin|>assistant%c", "<|calls|>" },
     { "openbmb-MiniCPM5-1B", THINK_TAGS, "<think>\n%t\n</think>\n\n%s\n%c", "<|im_end|>" },
@@ -184,12 +187,15 @@ static const struct family families[] = {
 static const char calls_text[] = "[{'name': 'get_weather', 'arguments': {'city': 'Troms\xC3\xB8 \xF0\x9F\x8C\xA7\\n"
                                  "\\\\n <b>\\\"{}\\\" it\\u0027s', 'days': 2, 'deep': {'a': [1, null]}}},"
                                  "{'name': 'get_time', 'arguments': {}}]";
-static const char tools_text[] =
-    "[{'type': 'function', 'function': {'name': 'get_weather', 'description': 'Now.', 'parameters': {'type': 'object',"
-    "'properties': {'city': {'type': 'string', 'description': 'Where.'}, 'days': {'type': 'integer', 'description': "
-    "'How many.'}, 'deep': {'type': 'object', 'description': 'More.'}}, 'required': ['city']}}},"
-    "{'type': 'function', 'function': {'name': 'get_time', 'description': 'The time.', 'parameters': {'type': 'object',"
-    "'properties': {}, 'required': []}}}]";
+static const char tools_text[] = "[{'type': 'function', 'function': {'name': 'get_weather', 'description': 'Now.', "
+                                 "'parameters': {'type': 'object',"
+                                 "'properties': {'city': {'type': 'string', 'description': 'Where.'}, 'days': {'type': "
+                                 "'integer', 'description': "
+                                 "'How many.'}, 'deep': {'type': 'object', 'description': 'More.'}}, 'required': "
+                                 "['city']}}},"
+                                 "{'type': 'function', 'function': {'name': 'get_time', 'description': 'The time.', "
+                                 "'parameters': {'type': 'object',"
+                                 "'properties': {}, 'required': []}}}]";
 
 // What the answer has to become.
 struct expected {
@@ -348,7 +354,10 @@ static void find_template(const char *name, struct strbuf *path)
     if (source)
         strbuf_add_text(path, source);
     else
-        strbuf_add_format(path, "%s%s/llama-cpp-python-0.3.36", cache ? cache : home ? home : "",
+        strbuf_add_format(path, "%s%s/llama-cpp-python-0.3.36",
+                          cache      ? cache
+                              : home ? home
+                                     : "",
                           cache ? "" : "/.cache/nibble");
     strbuf_add_format(path, "/models/templates/%s%s", name ? name : "", name ? ".jinja" : "");
 }
@@ -373,8 +382,7 @@ static struct chat *open_chat(const struct family *family)
     find_template(family->template, &path);
     if (!inline_source && !file_open(&file, strbuf_text(&path), &err))
         fail_msg("%s", err.text);
-    struct chat *chat =
-        chat_open_source(&checkpoint, inline_source ? bytes_of(family->template) : file.content, &err);
+    struct chat *chat = chat_open_source(&checkpoint, inline_source ? bytes_of(family->template) : file.content, &err);
     if (!chat)
         fail_msg("%s: %s", family->template, err.text);
     file_close(&file);
@@ -398,8 +406,8 @@ static struct job *read_request(const struct family *family, int choices, bool s
 {
     struct job *job = job_new(&api, JOB_CHAT, "/v1/chat/completions");
     struct strbuf fields = { 0 };
-    strbuf_add_format(&fields, "{'messages': [{'role': 'user', 'content': 'Weather?'}], 'tools': %s, 'n': %d, ", tools_text,
-                      choices);
+    strbuf_add_format(&fields, "{'messages': [{'role': 'user', 'content': 'Weather?'}], 'tools': %s, 'n': %d, ",
+                      tools_text, choices);
     strbuf_add_format(&fields, "'stream': %s, 'max_tokens': 512%s%s}", stream ? "true" : "false",
                       family->fields ? ", " : "", family->fields ? family->fields : "");
     job->json = read_quoted(strbuf_text(&fields));
@@ -487,8 +495,9 @@ static void append_call(json_t *message, const json_t *delta)
         json_object_set_new(message, "tool_calls", calls = json_array());
     if (index == json_array_size(calls)) { // the first delta has the name and the id
         assert_true(json_is_string(json_object_get(delta, "id")));
-        json_array_append_new(calls, json_pack("{s:O, s:{s:O}}", "id", json_object_get(delta, "id"), "function", "name",
-                                               json_object_get(json_object_get(delta, "function"), "name")));
+        json_array_append_new(calls,
+                              json_pack("{s:O, s:{s:O}}", "id", json_object_get(delta, "id"), "function", "name",
+                                        json_object_get(json_object_get(delta, "function"), "name")));
     }
     assert_true(index + 1 == json_array_size(calls));
     append(json_object_get(json_array_get(calls, index), "function"), "arguments", json_object_get(delta, "function"));
@@ -607,13 +616,13 @@ static void check_script(const struct family *family, struct bytes script, bool 
 {
     struct vocabulary vocabulary = open_vocabulary(family, script, plain);
     use_vocabulary(&vocabulary, plain);
-    for (int stream = 0; stream < 2; stream++) {
-        check_splits(family, &vocabulary, script, BYTEWISE, 1, stream, expected);
-        for (size_t first = 1, left; first <= script.len; first += API_CHOICES_MAX) {
-            left = script.len + 1 - first;
-            check_splits(family, &vocabulary, script, first, left < API_CHOICES_MAX ? (int)left : API_CHOICES_MAX, stream,
-                         expected);
-        }
+    check_splits(family, &vocabulary, script, BYTEWISE, 1, false, expected);
+    check_splits(family, &vocabulary, script, script.len, 1, false, expected);
+    check_splits(family, &vocabulary, script, BYTEWISE, 1, true, expected);
+    for (size_t first = 1; first <= script.len; first += API_CHOICES_MAX) {
+        size_t left = script.len + 1 - first;
+        int count = left < API_CHOICES_MAX ? (int)left : API_CHOICES_MAX;
+        check_splits(family, &vocabulary, script, first, count, true, expected);
     }
     close_vocabulary(&vocabulary);
 }
@@ -636,7 +645,8 @@ static void check_family(const struct family *family)
     struct strbuf script = write_script(family, form, calls), other = write_script(family, form, broken);
     for (int plain = 0; plain < 2; plain++) {
         check_script(family, strbuf_bytes(&script), plain, &expected);
-        check_script(family, strbuf_bytes(&other), plain, &lost);
+        if (!plain)
+            check_script(family, strbuf_bytes(&other), plain, &lost);
     }
     strbuf_free(&script);
     strbuf_free(&other);
@@ -651,7 +661,6 @@ static void test_families(void **state)
     if (!has_templates())
         skip();
     for (size_t i = 0; i < COUNT_OF(families); i++)
-        if (!getenv("FAMILY") || atoi(getenv("FAMILY")) == (int)i) // DEBUG
         check_family(&families[i]);
     tokens_free(&api.reasoning_tokens);
 }
