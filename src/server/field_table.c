@@ -116,9 +116,9 @@ const struct field field_table[] = {
     { "grammar", GENERATE, FIELD_READ }, // llama-server's GBNF
     { "ebnf", GENERATE, FIELD_READ },    // SGLang's
     { "structural_tag", GENERATE, FIELD_READ },
-    { "tools", CONVERSE, FIELD_READ },
-    { "tool_choice", CONVERSE, FIELD_READ },
-    { "parallel_tool_calls", CONVERSE, FIELD_READ },
+    { "tools", CONVERSE | ON_TEMPLATE, FIELD_READ },
+    { "tool_choice", CONVERSE | ON_TEMPLATE, FIELD_READ },
+    { "parallel_tool_calls", CONVERSE | ON_TEMPLATE, FIELD_READ },
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
