@@ -129,6 +129,8 @@ bool plan_make(struct plan *plan, const struct model *model, const struct device
         && decide_all(plan, model, device, &followed, err);
     plan->said = said;
     note_failed(plan, options->failed);
+    if (accepted && !options->runs_here)
+        decide_next(plan, &followed);
     if (accepted)
         return true;
     if (plan->refusal.flag)
