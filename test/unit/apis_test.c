@@ -268,8 +268,8 @@ static void test_ollama_fields(void **state)
           "'top_k': 3,"
           " 'top_p': 0.9, 'min_p': 0.1, 'seed': 7, 'num_predict': 9, 'stop': ['x'], 'repeat_penalty': 1.1, 'num_ctx': "
           "4096,"
-          " 'num_gpu': 99, 'repeat_last_n': 64, 'mirostat': 2, 'mirostat_tau': 4, 'mirostat_eta': 0.2, 'typical_p': 0.9, "
-          "'tfs_z': 1, 'presence_penalty': 0.5, 'num_thread': null}}",
+          " 'num_gpu': 99, 'repeat_last_n': 64, 'mirostat': 2, 'mirostat_tau': 4, 'mirostat_eta': 0.2, "
+          "'typical_p': 0.9, 'tfs_z': 1, 'presence_penalty': 0.5, 'num_thread': null}}",
           "{" HI ", 'stream': false, 'enable_thinking': false, 'thinking': false, 'temperature': 0.5, 'top_k': 3, "
           "'top_p': 0.9,"
           " 'min_p': 0.1, 'seed': 7, 'max_tokens': 9, 'stop': ['x'], 'repetition_penalty': 1.1, 'presence_penalty': "

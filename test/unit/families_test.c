@@ -197,7 +197,7 @@ static const char tools_text[] = "[{'type': 'function', 'function': {'name': 'ge
                                  "'parameters': {'type': 'object',"
                                  "'properties': {}, 'required': []}}}]";
 
-// What the answer has to become.
+// Describes the answer that is expected of a script.
 struct expected {
     bool thought, said;
     json_t *calls; // NULL: none, since what looks like one is broken
@@ -437,7 +437,7 @@ static void write_slices(struct job *job, struct strbuf *out)
     }
 }
 
-// What the engine has to do for a choice.
+// A choice whose tokens are still to be given.
 struct run {
     struct nibble_listener listener;
     struct tokens script;
