@@ -108,6 +108,7 @@ def test_infill(nibble, llama_source, tmp_path):
         request = {"prompt": PREFIX, "suffix": SUFFIX, "stream": False, "options": {"num_predict": 6, "temperature": 0}}
         ollama = server.ask("/api/generate", request).json
         assert (ollama["response"], ollama["prompt_eval_count"]) == (answer["content"], answer["tokens_evaluated"]), "as Ollama's clients ask for it"
+        assert "insert" in server.ask("/api/show", {"model": server.model}).json["capabilities"]
         begun = infill(server, prompt="a")
         assert begun["tokens_evaluated"] == answer["tokens_evaluated"] + 1
         extra = infill(server, input_extra=FILES)
