@@ -7,12 +7,14 @@
 Times are CPU times of the server's threads, with one thread for the engine, so that a busy machine changes them little:
 
   decode    32 greedy answers at once, of the same length with and without a form, in alternation after a round that is not
-            counted; the ratio of a round is the CPU time with the form to that without, and the median of the rounds counts
+            counted; the ratio of a round is the CPU time with the form to that without, and the median of the rounds counts.
+            "new schemas" are compiled within it, and no mask of theirs is known: they have no target
   compile   a schema that the server has not seen, less the same request again
 """
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import pathlib
 import statistics
@@ -50,9 +52,11 @@ def of_schema(schema):
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}}
 
 
+NEW = itertools.count()
 FORMS = {  # the fields of the request with a number
     "one schema": lambda number: of_schema(people()),
     "32 schemas": lambda number: of_schema(people(lambda name: f"{name}_{number}")),
+    "32 new schemas": lambda number: of_schema(people(lambda name, new=next(NEW): f"{name}_new_{new}")),
     "JSON as GBNF": lambda number: {"grammar": JSON_GRAMMAR},
 }
 
@@ -135,7 +139,7 @@ def report(decode, compile):
 
 def missed(decode, compile):
     """What is above its target."""
-    slow = [f"decode with {name}" for name, ratios in decode.items() if statistics.median(ratios) > TARGETS["decode"]]
+    slow = [f"decode with {name}" for name, ratios in decode.items() if statistics.median(ratios) > TARGETS["decode"] and "new" not in name]
     return slow + [f"compilation of {name}" for name, times in compile.items() if statistics.median(one - two for one, two in times) > TARGETS["compile"]]
 
 
