@@ -71,8 +71,8 @@ json_t *ollama_ps(const struct api *api)
     return json_pack("{s:o}", "models", cards);
 }
 
-// Clients offer tools, thinking and a suffix where these words say that the model has them. Every chat has tools: they are
-// put into words where the template has no place for them.
+// Clients offer tools, thinking and a suffix where these words say that the model has them. Every chat has tools: they
+// are put into words where the template has no place for them.
 static json_t *capabilities_of(const struct api *api)
 {
     static const char *const switches[] = { "enable_thinking", "thinking", "reasoning_effort" };
