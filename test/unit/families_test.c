@@ -437,6 +437,8 @@ static void write_slices(struct job *job, struct strbuf *out)
     }
 }
 
+enum { ANSWER_TOKENS = 512 };
+
 // A choice whose tokens are still to be given.
 struct run {
     struct nibble_listener listener;
@@ -451,7 +453,10 @@ static void step(struct job *job, struct choice *choice, struct run *run)
     struct nibble_usage usage = { 0 };
     bool goes_on = run->at < run->script.count;
     if (goes_on) {
-        int32_t id = run->script.ids[run->at++];
+        int32_t drawn = run->script.ids[run->at], id = drawn;
+        if (run->listener.choose_token)
+            id = run->listener.choose_token(choice, ANSWER_TOKENS, drawn);
+        run->at += id == drawn;
         struct nibble_token token = { .id = id, .stop = ends_answer(job, id) };
         goes_on = run->listener.token(choice, &token) && !token.stop;
     }
@@ -627,6 +632,35 @@ static void check_script(const struct family *family, struct bytes script, bool 
     close_vocabulary(&vocabulary);
 }
 
+// A budget closes a thought that the model does not close, and what it writes on is content.
+static void check_budget(const struct family *family)
+{
+    const char *thought = strstr(family->script, "%t");
+    struct strbuf script = { 0 }, fields = { 0 };
+    struct family bounded = *family;
+    if (!thought)
+        return;
+    strbuf_add(&script, family->script, (size_t)(thought - family->script));
+    strbuf_add_text(&script, "abcdefgh");
+    strbuf_add_format(&fields, "%s%s'max_reasoning_tokens': 3", family->fields ? family->fields : "",
+                      family->fields ? ", " : "");
+    bounded.fields = strbuf_text(&fields);
+    struct vocabulary vocabulary = open_vocabulary(family, strbuf_bytes(&script), false);
+    use_vocabulary(&vocabulary, false);
+    struct job *job = read_request(&bounded, 1, false);
+    json_t *choices = answer_splits(job, &vocabulary, strbuf_bytes(&script), BYTEWISE);
+    const json_t *message = json_object_get(json_array_get(choices, 0), "message");
+    bool has_break = thought > family->script && thought[-1] == '\n'; // a token of the model's, behind its marker
+    if (!has_text(message, "reasoning_content", has_break ? "ab" : "abc")
+        || !has_text(message, "content", has_break ? "cdefgh" : "defgh"))
+        fail_msg("%s: a budget of three tokens gives %s", family->template, json_dumps(message, 0));
+    json_decref(choices);
+    job_free(job);
+    close_vocabulary(&vocabulary);
+    strbuf_free(&script);
+    strbuf_free(&fields);
+}
+
 static void check_family(const struct family *family)
 {
     bool supports_tools;
@@ -648,6 +682,7 @@ static void check_family(const struct family *family)
         if (!plain)
             check_script(family, strbuf_bytes(&other), plain, &lost);
     }
+    check_budget(family);
     strbuf_free(&script);
     strbuf_free(&other);
     json_decref(calls);
