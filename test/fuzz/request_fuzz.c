@@ -36,10 +36,31 @@ static void open_api(struct api *api)
         .token_bytes_max = 16,
         .end_ids = ends,
         .end_count = 1,
-        .defaults = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .max_reasoning_tokens = -1,
+        .defaults = { .temperature = 1,
+                      .top_p = 1,
+                      .repetition_penalty = 1,
+                      .typical_p = 1,
+                      .dry_base = 1.75,
+                      .dry_allowed_length = 2,
+                      .dynatemp_exponent = 1,
+                      .xtc_threshold = 0.1,
+                      .mirostat_tau = 5,
+                      .mirostat_eta = 0.1 },
     };
     if (!api->chat)
         abort();
+}
+
+// A request that is fine has to be read: else the target would look at nothing but refusals.
+static void check_api(const struct api *api)
+{
+    struct job *job = job_new(api, JOB_CHAT, "/fuzz");
+    strbuf_add_text(&job->body, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":1}");
+    job->body_bytes = job->body.len;
+    if (!read_job(job))
+        abort();
+    job_free(job);
 }
 
 // A conversation that requests can continue, by the id resp_0.
@@ -64,6 +85,9 @@ static enum job_kind choose_kind(uint8_t byte)
         JOB_CHAT,         JOB_COMPLETION,  JOB_TOKENIZE,        JOB_DETOKENIZE,     JOB_MESSAGES,
         JOB_COUNT_TOKENS, JOB_OLLAMA_CHAT, JOB_OLLAMA_GENERATE, JOB_APPLY_TEMPLATE, JOB_LLAMA_COMPLETION,
     };
+    static const enum job_kind late[] = { JOB_INFILL, JOB_INPUT_TOKENS, JOB_OLLAMA_SHOW };
+    if (byte >= 0xe8 && byte < 0xf0)
+        return late[byte % (sizeof late / sizeof *late)];
     return byte < 0xf0 ? kinds[byte % (sizeof kinds / sizeof *kinds)] : byte % 2 ? JOB_RESPONSE_TOKENS : JOB_RESPONSE;
 }
 
@@ -75,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!api.tokenizer) {
         open_api(&api);
+        check_api(&api);
         open_store(&store);
     }
     struct job *job = job_new(&api, choose_kind(data[0]), "/fuzz");
