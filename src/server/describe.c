@@ -193,8 +193,8 @@ json_t *describe_running(const struct api *api)
     return json_pack("{s:o}", "models", cards);
 }
 
-// Clients offer tools and thinking where these words say that the model has them. Every chat has tools: they are put
-// into words where the template has no place for them.
+// Clients offer tools, thinking and a suffix where these words say that the model has them. Every chat has tools: they
+// are put into words where the template has no place for them.
 static json_t *capabilities_of(const struct api *api)
 {
     static const char *const switches[] = { "enable_thinking", "thinking", "reasoning_effort" };
@@ -202,6 +202,8 @@ static json_t *capabilities_of(const struct api *api)
     bool thinks = false;
     for (size_t i = 0; api->chat && i < sizeof switches / sizeof *switches; i++)
         thinks |= chat_reads(api->chat, switches[i]);
+    if (api->has_fim)
+        json_array_append_new(capabilities, json_string("insert"));
     if (api->chat)
         json_array_append_new(capabilities, json_string("tools"));
     if (thinks)

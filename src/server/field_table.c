@@ -116,9 +116,9 @@ const struct field field_table[] = {
     { "grammar", GENERATE, FIELD_READ }, // llama-server's GBNF
     { "ebnf", GENERATE, FIELD_READ },    // SGLang's
     { "structural_tag", GENERATE, FIELD_READ },
-    { "tools", CONVERSE, FIELD_READ },
-    { "tool_choice", CONVERSE, FIELD_READ },
-    { "parallel_tool_calls", CONVERSE, FIELD_READ },
+    { "tools", CONVERSE | ON_TEMPLATE, FIELD_READ },
+    { "tool_choice", CONVERSE | ON_TEMPLATE, FIELD_READ },
+    { "parallel_tool_calls", CONVERSE | ON_TEMPLATE, FIELD_READ },
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
@@ -315,7 +315,7 @@ const struct field field_table[] = {
     { "top_logprobs", OLLAMA, FIELD_REFUSED, INSTEAD("use /v1/chat/completions") },
     { "template", OLLAMA, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
     { "context", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD("send the conversation to /api/chat") },
-    { "suffix", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD("use raw with the model's own markers in the prompt") },
+    { "suffix", ON_OLLAMA_GENERATE, FIELD_READ },
     { "images", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
     { "width", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
     { "height", ON_OLLAMA_GENERATE, FIELD_REFUSED, INSTEAD(for_images) },

@@ -16,6 +16,11 @@ const struct field_name ollama_field_names[] = {
     { "repetition_penalty", "options.repeat_penalty" },
     { "presence_penalty", "options.presence_penalty" },
     { "frequency_penalty", "options.frequency_penalty" },
+    { "repeat_last_n", "options.repeat_last_n" },
+    { "typical_p", "options.typical_p" },
+    { "mirostat", "options.mirostat" },
+    { "mirostat_tau", "options.mirostat_tau" },
+    { "mirostat_eta", "options.mirostat_eta" },
     { "response_format", "format" },
     { NULL, NULL },
 };
@@ -45,6 +50,11 @@ static const struct option {
     { "repeat_penalty", OPTION_HONOURED, "repetition_penalty" },
     { "presence_penalty", OPTION_HONOURED, "presence_penalty" },
     { "frequency_penalty", OPTION_HONOURED, "frequency_penalty" },
+    { "repeat_last_n", OPTION_HONOURED, "repeat_last_n" },
+    { "typical_p", OPTION_HONOURED, "typical_p" },
+    { "mirostat", OPTION_HONOURED, "mirostat" },
+    { "mirostat_tau", OPTION_HONOURED, "mirostat_tau" },
+    { "mirostat_eta", OPTION_HONOURED, "mirostat_eta" },
     { "num_predict", OPTION_LENGTH, "max_tokens" },
     { "num_ctx", OPTION_CONTEXT },
     { "num_keep", OPTION_HARMLESS },
@@ -59,11 +69,6 @@ static const struct option {
     { "use_mmap", OPTION_HARMLESS },
     { "use_mlock", OPTION_HARMLESS },
     { "numa", OPTION_HARMLESS },
-    { "mirostat_tau", OPTION_HARMLESS },
-    { "mirostat_eta", OPTION_HARMLESS },
-    { "repeat_last_n", OPTION_USUAL, "penalties look at the whole text, which is -1", -1, -1 },
-    { "mirostat", OPTION_USUAL, "use temperature, top_p and min_p", 0, 0 },
-    { "typical_p", OPTION_USUAL, "use top_p or min_p", 1, 1 },
     { "tfs_z", OPTION_USUAL, "use top_p or min_p", 1, 1 },
     { "penalize_newline", OPTION_USUAL, "penalties count line ends as all tokens", 1, 1 },
     { "vocab_only", OPTION_USUAL, "this server generates text", 0, 0 },
@@ -250,20 +255,28 @@ static bool check_text(struct job *job, const char *key)
     return !value || json_is_string(value) || api_fail(&job->error, 400, key, "\"%s\" is a string", key);
 }
 
-// The prompt is the user's message, or, where it is raw, the text that the model continues.
+// A text that the model continues, or with a suffix what stands before the answer.
+static bool translate_raw(struct job *job, json_t *body)
+{
+    json_t *prompt = json_object_get(job->json, "prompt"), *suffix = json_object_get(job->json, "suffix");
+    job->kind = JOB_OLLAMA_RAW;
+    json_object_set_new(body, "prompt", json_is_string(prompt) ? json_incref(prompt) : json_string(""));
+    if (!field_is_empty(suffix))
+        json_object_set(body, "suffix", suffix);
+    return field_is_empty(json_object_get(job->json, "system"))
+        || api_fail(&job->error, 400, "system", "\"system\" is for the template, which a raw prompt does without");
+}
+
+// The prompt is the user's message, or, where it is raw or has a suffix, a text without the template.
 static bool translate_prompt(struct job *job, json_t *body)
 {
     json_t *prompt = json_object_get(job->json, "prompt"), *system = json_object_get(job->json, "system");
     bool raw = false;
     if (!translate_common(job, body) || !fields_read_bool(job->json, "raw", &raw, &job->error)
-        || !check_text(job, "prompt") || !check_text(job, "system"))
+        || !check_text(job, "prompt") || !check_text(job, "system") || !check_text(job, "suffix"))
         return false;
-    if (raw) {
-        job->kind = JOB_OLLAMA_RAW;
-        json_object_set(body, "prompt", prompt);
-        return field_is_empty(system)
-            || api_fail(&job->error, 400, "system", "\"system\" is for the template, which a raw prompt does without");
-    }
+    if (raw || !field_is_empty(json_object_get(job->json, "suffix")))
+        return translate_raw(job, body);
     json_t *messages = json_array();
     json_object_set_new(body, "messages", messages);
     if (!field_is_empty(system))
@@ -274,7 +287,7 @@ static bool translate_prompt(struct job *job, json_t *body)
 
 bool ollama_translate_generate(struct job *job)
 {
-    if (field_is_empty(json_object_get(job->json, "prompt")))
+    if (field_is_empty(json_object_get(job->json, "prompt")) && field_is_empty(json_object_get(job->json, "suffix")))
         return reply_loaded(job);
     return translate_json(job, translate_prompt);
 }

@@ -205,24 +205,15 @@ static bool read_tool_choice(struct job *job)
 }
 
 // Markers that are special tokens have to be text, or the reader would not see them.
-static void show_marker(void *context, struct bytes text)
-{
-    struct job *job = context;
-    int32_t id = tokenizer_find(job->api->tokenizer, text);
-    if (id >= 0 && tokenizer_is_special(job->api->tokenizer, id))
-        job->params.skip_special = false;
-}
-
-// A literal of a form may be several tokens: each <...> and [...] in it may be one.
 static void show_markers(void *context, struct bytes text)
 {
-    for (size_t begin = 0; begin < text.len; begin++) {
-        const char *end = text.data[begin] == '<' ? memchr(text.data + begin, '>', text.len - begin)
-            : text.data[begin] == '['             ? memchr(text.data + begin, ']', text.len - begin)
-                                                  : NULL;
-        if (end)
-            show_marker(context, (struct bytes){ text.data + begin, (size_t)(end - text.data) - begin + 1 });
-    }
+    struct job *job = context;
+    struct tokens ids = { 0 };
+    struct error ignored; // a marker is short
+    tokenizer_encode(job->api->tokenizer, text, TOKENIZE_PARSE_SPECIAL, &ids, &ignored);
+    for (size_t i = 0; i < ids.count; i++)
+        job->params.skip_special &= !tokenizer_is_special(job->api->tokenizer, ids.ids[i]);
+    tokens_free(&ids);
 }
 
 // The form of the model's calls: its markers are shown, and the tokens that end a turn with calls end the answer.

@@ -153,6 +153,12 @@ static bool use_response_format(struct job *job, const json_t *format, struct an
     return true;
 }
 
+static bool asks_nothing(const json_t *value)
+{
+    return !value || json_is_null(value) || (json_is_string(value) && !json_string_length(value))
+        || (field_is(value, "type", "text") && json_object_size(value) == 1);
+}
+
 // Keys of vLLM's structured_outputs: one form, and words about it.
 static const struct {
     const char *word;
@@ -184,7 +190,7 @@ static bool use_structured_outputs(struct job *job, const json_t *value, struct 
                         "\"%s\" is an object with json, regex, choice, grammar, json_object or structural_tag", name);
     json_object_foreach ((json_t *)value, key, one) {
         size_t word = 0;
-        if (field_is_empty(one))
+        if (json_is_false(one) || asks_nothing(one))
             continue;
         while (word < OUTPUTS && strcmp(outputs[word].word, key) != 0)
             word++;
@@ -224,12 +230,6 @@ static const struct {
     { "ebnf", use_grammar },
     { "structural_tag", use_tag },
 };
-
-static bool asks_nothing(const json_t *value)
-{
-    return !value || json_is_null(value) || (json_is_string(value) && !json_string_length(value))
-        || (field_is(value, "type", "text") && json_object_size(value) == 1);
-}
 
 // guidance sends structured_outputs and vLLM's older name with the same value, for servers of every age.
 static bool says_the_same(const json_t *request, const char *name, const json_t *value)

@@ -93,6 +93,20 @@ static bool ends_badly(struct choice *choice, int32_t id)
     return bad;
 }
 
+// The token begins a call inside the thought. The grammar has to write it, and begins behind the thought.
+static bool calls_early(const struct choice *choice, int32_t id)
+{
+    struct strbuf text = { 0 };
+    bool calls = false;
+    if (!choice->job->tools)
+        return false;
+    answer_token_bytes(choice->job->api, id, &text);
+    for (int i = 0; i < REASONING_TAGS_MAX && choice->job->reasoning->call[i]; i++)
+        calls |= strstr(strbuf_text(&text), choice->job->reasoning->call[i]) != NULL;
+    strbuf_free(&text);
+    return calls;
+}
+
 // Is the thought to be closed now?
 static bool is_too_long(const struct choice *choice, int tokens_left)
 {
@@ -122,7 +136,9 @@ int32_t thought_choose(struct choice *choice, int tokens_left, int32_t drawn, bo
         return thought->forced.ids[thought->forced_at];
     const char *finish = reasoning_finishing(thought->splitter);
     int32_t id = -1;
-    if (finish && (is_too_long(choice, tokens_left) || (is_gated(choice) && ends_badly(choice, drawn))))
+    if (finish
+        && (is_too_long(choice, tokens_left)
+            || (is_gated(choice) && (ends_badly(choice, drawn) || calls_early(choice, drawn)))))
         id = force(choice, finish);
     else if (begins_thought(choice, drawn))
         id = force(choice, choice->job->reasoning->open);
@@ -240,7 +256,7 @@ void thought_begin(struct choice *choice, const struct reasoning_sink *sink)
     if (!job->reasoning)
         return;
     choice->thought.splitter = reasoning_open(job->reasoning, job->prompt_end, sink);
-    if (job->tools)
+    if (job->tools && !job->grammar)
         reasoning_ends_with_call(choice->thought.splitter);
 }
 

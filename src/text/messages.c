@@ -235,6 +235,33 @@ static bool normalise_calls(json_t *message, size_t index, size_t *room, struct 
     return json_object_set_new(message, "tool_calls", own) == 0;
 }
 
+// ---- OpenAI's other keys ------------------------------------------------------------------------------------------
+
+// Keys that a template would pass over, and with them what the message says.
+static bool refuse_lost(const json_t *message, size_t index, struct error *err)
+{
+    static const struct {
+        const char *key, *instead;
+    } lost[] = {
+        { "function_call", "write the call in tool_calls, and its result as a message of the role tool" },
+        { "audio", "this model reads text only" },
+    };
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        const json_t *value = json_object_get(message, lost[i].key);
+        if (value && !json_is_null(value))
+            return fail(err, "messages[%zu].%s is not supported; %s", index, lost[i].key, lost[i].instead);
+    }
+    return true;
+}
+
+// A refusal is what an assistant said instead of a content.
+static void use_refusal(json_t *message)
+{
+    json_t *content = json_object_get(message, "content"), *refusal = json_object_get(message, "refusal");
+    if ((!content || json_is_null(content)) && json_is_string(refusal))
+        json_object_set(message, "content", refusal);
+}
+
 // ---- conversations ------------------------------------------------------------------------------------------------
 
 static bool normalise_message(json_t *message, size_t index, bool keep_lists, size_t *room, struct error *err)
@@ -244,7 +271,9 @@ static bool normalise_message(json_t *message, size_t index, bool keep_lists, si
     if (message_has_role(message, "developer"))
         json_object_set_new(message, "role", json_string("system"));
     normalise_thought(message);
-    return normalise_content(message, index, keep_lists && message_has_role(message, "user"), err)
+    use_refusal(message);
+    return refuse_lost(message, index, err)
+        && normalise_content(message, index, keep_lists && message_has_role(message, "user"), err)
         && normalise_calls(message, index, room, err);
 }
 

@@ -6,6 +6,7 @@ the schema are both ways to go on; each has to come as its framework reads it.
 """
 
 import asyncio
+import json
 
 import agents
 import anthropic
@@ -17,6 +18,8 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
+
+from serving import Server, user
 
 QUESTION = "How is the weather in Paris?"
 TASK = "Answer with a JSON object of city and degrees."
@@ -182,3 +185,115 @@ def test_pydantic_ai_with_messages(server, called):
             return (await agent.run(QUESTION, usage_limits=pydantic_ai.UsageLimits(request_limit=3))).output
 
     assert isinstance(asyncio.run(run()), Weather) and len(called) <= 1
+
+
+# ---- a model that reasons --------------------------------------------------------------------------------------------
+
+TEMPLATE = """{% if tools %}<|im_start|>system
+{{ tools | tojson }}
+<tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is not defined or enable_thinking %}<think>
+{% endif %}{% endif %}"""
+CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"], "additionalProperties": False}
+
+
+@pytest.fixture(scope="module")
+def thinker(nibble, smollm2, tmp_path_factory):
+    """SmolLM2 with a template that opens a thought; the budget closes it, since it has not learnt to."""
+    template = tmp_path_factory.mktemp("thinker") / "template.jinja"
+    template.write_text(TEMPLATE)
+    with Server(nibble, smollm2, "--max-model-len", 2048, "--kv-cache-memory-bytes", "64M", "--chat-template", template,
+                "--max-reasoning-tokens", 12) as server:
+        yield server
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_anthropic_sdk_with_tools_and_thinking(thinker, streamed):
+    """A thought, a call, and both again in front of the result; without thinking there is no thought."""
+    fields = {"model": thinker.model, "max_tokens": 64, "extra_body": {"temperature": 0}, "thinking": {"type": "enabled", "budget_tokens": 12},
+              "tools": [{"name": "get_weather", "description": "The weather in a city.", "input_schema": CITY}]}
+    with anthropic.Anthropic(base_url=thinker.url, api_key="none", max_retries=0, timeout=60) as client:
+        def ask(**more):
+            if not streamed:
+                return client.messages.create(**{**fields, **more})
+            with client.messages.stream(**{**fields, **more}) as stream:
+                events = [event.type for event in stream]
+                assert ("thinking" in events) == (more.get("thinking", fields["thinking"])["type"] == "enabled")
+                return stream.get_final_message()
+
+        first = ask(messages=user(QUESTION), tool_choice={"type": "any", "disable_parallel_tool_use": True})
+        thought, call = first.content
+        assert (thought.type, call.type, first.stop_reason) == ("thinking", "tool_use", "tool_use") and thought.thinking and call.input["city"]
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": RESULT}
+        history = [*user(QUESTION), {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+        kept, dropped = ([block for block in history[1]["content"] if keep or block.type != "thinking"] for keep in (True, False))
+        counts = [client.messages.count_tokens(model=thinker.model, tools=fields["tools"], messages=[history[0], {"role": "assistant", "content": content},
+                                                                                                   history[2]]).input_tokens for content in (kept, dropped)]
+        assert counts[0] > counts[1] + 5, "the thought reaches the template"
+        second = ask(messages=history, tool_choice={"type": "none"})
+        assert [block.type for block in second.content] == ["thinking", "text"]
+        plain = ask(messages=history, tool_choice={"type": "none"}, thinking={"type": "disabled"})
+        assert [block.type for block in plain.content] == ["text"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_agents_sdk_with_a_model_that_reasons(thinker, called, streamed):
+    """Reasoning items come, and go back with the calls behind them."""
+    agents.set_tracing_disabled(True)
+
+    @agents.function_tool
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    async def run():
+        async with openai.AsyncOpenAI(base_url=f"{thinker.url}/v1", api_key="none", max_retries=0, timeout=60) as client:
+            settings = agents.ModelSettings(temperature=0, max_tokens=128, tool_choice="required", parallel_tool_calls=False)
+            agent = agents.Agent(name="weather", instructions=TASK, tools=[get_weather], output_type=Weather, model_settings=settings,
+                                 model=agents.OpenAIResponsesModel(thinker.model, client))
+            if not streamed:
+                return await agents.Runner.run(agent, QUESTION, max_turns=3)
+            result = agents.Runner.run_streamed(agent, QUESTION, max_turns=3)
+            kinds = {event.data.type async for event in result.stream_events() if event.type == "raw_response_event"}
+            assert {"response.reasoning_text.delta", "response.function_call_arguments.delta", "response.output_text.delta"} <= kinds
+            return result
+
+    result = asyncio.run(run())
+    kinds = [item.type for item in result.new_items]
+    assert kinds[:3] == ["reasoning_item", "tool_call_item", "tool_call_output_item"] and kinds[-2:] == ["reasoning_item", "message_output_item"]
+    assert called and isinstance(result.final_output, Weather)
+    assert result.context_wrapper.usage.output_tokens_details.reasoning_tokens > 0
+
+
+def test_reasoning_in_all_apis(thinker):
+    """The same answer has the same thought under each API's name for it."""
+    fields = {"max_tokens": 40, "temperature": 0}
+    chat = thinker.ask("/v1/chat/completions", {"messages": user(QUESTION), **fields}).json
+    message = chat["choices"][0]["message"]
+    thought, text = message["reasoning_content"], message["content"]
+    assert thought and text and 0 < chat["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 12
+    response = thinker.ask("/v1/responses", {"input": QUESTION, "max_output_tokens": 40, "temperature": 0}).json
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+    assert response["output"][0]["content"][0]["text"] == thought and response["output"][1]["content"][0]["text"] == text
+    blocks = thinker.ask("/v1/messages", {"messages": user(QUESTION), **fields}, headers={"anthropic-version": "2023-06-01"}).json["content"]
+    assert blocks[0]["thinking"] == thought and blocks[1]["text"] == text
+    ollama = thinker.ask("/api/chat", {"messages": user(QUESTION), "stream": False, "options": {"num_predict": 40, "temperature": 0}}).json["message"]
+    assert (ollama["thinking"], ollama["content"]) == (thought, text)
+    streams = {
+        "/v1/messages": [json.loads(line[6:]) for line in thinker.ask("/v1/messages", {"messages": user(QUESTION), "stream": True, **fields}).body.decode()
+                         .splitlines() if line.startswith("data: ")],
+        "/api/chat": [json.loads(line) for line in thinker.ask("/api/chat", {"messages": user(QUESTION), "options": {
+            "num_predict": 40, "temperature": 0}}).body.decode().splitlines()],
+    }
+    assert "".join(event.get("delta", {}).get("thinking", "") for event in streams["/v1/messages"]) == thought
+    assert "".join(line["message"].get("thinking", "") for line in streams["/api/chat"]) == thought

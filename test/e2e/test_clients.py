@@ -143,6 +143,28 @@ def test_instructor(server, mode):
         assert all(isinstance(entry, Weather) for entry in (answer if mode == "PARALLEL_TOOLS" else [answer]))
 
 
+INSTRUCTOR_FORCED_MESSAGES = {
+    "ANTHROPIC_REASONING_TOOLS": {"tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+    "ANTHROPIC_PARALLEL_TOOLS": {"tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+    "ANTHROPIC_JSON": {"output_config": {"format": {"type": "json_schema", "schema": {**Weather.model_json_schema(), "additionalProperties": False}}}},
+}
+
+
+@pytest.mark.parametrize("mode", ["ANTHROPIC_TOOLS", *INSTRUCTOR_FORCED_MESSAGES])
+def test_instructor_with_messages(server, mode):
+    """The modes of the anthropic SDK."""
+    instructor = pytest.importorskip("instructor")
+    anthropic = pytest.importorskip("anthropic")
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=60) as plain:
+        client = instructor.from_anthropic(plain, mode=instructor.Mode[mode])
+        kind = typing.Iterable[Weather] if mode == "ANTHROPIC_PARALLEL_TOOLS" else Weather
+        question = user(f"{QUESTION[0]['content']} Answer: {{\"city\": \"Paris\", \"degrees\": 21}}")
+        answer = client.messages.create(model=server.model, max_tokens=96, messages=question, response_model=kind, max_retries=1,
+                                        extra_body={**GREEDY, **INSTRUCTOR_FORCED_MESSAGES.get(mode, {})})
+        answers = list(answer) if mode == "ANTHROPIC_PARALLEL_TOOLS" else [answer]
+        assert answers and all(isinstance(entry, Weather) for entry in answers)
+
+
 # ---- outlines ------------------------------------------------------------------------------------------------------
 
 def test_outlines(server):
@@ -215,7 +237,7 @@ def test_dspy(server, litellm):
 
 
 def test_lm_eval(nibble, smollm2):
-    """Without a tokenizer of its own: it asks /tokenizer_info and /tokenize. It is large, and tested where it is installed."""
+    """Without a tokenizer of its own: it asks /tokenizer_info and /tokenize."""
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
     from lm_eval.api.registry import get_model

@@ -278,7 +278,7 @@ def test_forms_under_all_their_names(server, endpoint):
 BAD_FORMS = [
     {"regex": "a)(b"}, {"regex": "(?=a)"}, {"guided_choice": []}, {"guided_choice": ["a", 5]}, {"guided_choice": [""]}, {"json_schema": "{"},
     {"guided_json": {"type": "foo"}}, {"structured_outputs": {"grammar": "x"}}, {"structured_outputs": {"json": SCHEMA, "regex": "a"}},
-    {"structured_outputs": {"structural_tag": {"a": 1}}}, {"response_format": {"type": "json_object", "shema": {}}},
+    {"structured_outputs": {"structural_tag": {"a": 1}}}, {"structured_outputs": {"choice": []}}, {"structured_outputs": {"regex": {}}}, {"response_format": {"type": "json_object", "shema": {}}},
     {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "extra": 1}}}, {"guided_regex": "a", "regex": "b"},
 ]
 

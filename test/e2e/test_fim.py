@@ -105,6 +105,10 @@ def test_infill(nibble, llama_source, tmp_path):
         assert "".join(event["content"] for event in events) == answer["content"]
         assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
         assert {**events[-1], "content": "", "tokens_cached": 0} == {**answer, "content": "", "tokens_cached": 0}
+        request = {"prompt": PREFIX, "suffix": SUFFIX, "stream": False, "options": {"num_predict": 6, "temperature": 0}}
+        ollama = server.ask("/api/generate", request).json
+        assert (ollama["response"], ollama["prompt_eval_count"]) == (answer["content"], answer["tokens_evaluated"]), "as Ollama's clients ask for it"
+        assert "insert" in server.ask("/api/show", {"model": server.model}).json["capabilities"]
         begun = infill(server, prompt="a")
         assert begun["tokens_evaluated"] == answer["tokens_evaluated"] + 1
         extra = infill(server, input_extra=FILES)

@@ -160,6 +160,10 @@ def test_apply_template(server):
     prompt = server.ask("/apply-template", request).json["prompt"]
     tokens = server.ask("/tokenize", request).json["tokens"]
     assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == prompt
+    tools = {**request, "tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]}
+    with_tools, without = (server.ask("/apply-template", {**tools, "tool_choice": choice}).json["prompt"] for choice in ("auto", "none"))
+    assert "get_weather" in with_tools and without == prompt
+    assert server.ask("/tokenize", tools).json["count"] == server.ask("/v1/chat/completions/input_tokens", tools).json["input_tokens"]
 
 
 def test_completion(server):

@@ -5,9 +5,10 @@ import typing
 
 import pytest
 from openai.types import completion_create_params
+from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from openai.types.chat import completion_create_params as chat_create_params
 
-from serving import user
+from serving import Server, user
 from test_fields import TABLE
 
 ROWS = {row.name: row for row in TABLE}
@@ -67,7 +68,7 @@ def test_every_published_field_has_a_row(endpoint):
     unknown = {name for name in PUBLISHED[endpoint]() if name not in ROWS}
     elsewhere = {name for name in PUBLISHED[endpoint]() - unknown if endpoint not in row_of(name, endpoint).endpoints and row_of(name, endpoint).kind != "HARMLESS"}
     assert not unknown, "refused as fields that nobody knows"
-    assert elsewhere <= names("""parse_tool_calls thinking_forced_open reasoning_format separate_reasoning stream_reasoning
+    assert elsewhere <= names("""parse_tool_calls thinking_forced_open thinking_token_budget reasoning_format separate_reasoning stream_reasoning
         response_format top_logprobs echo suffix""") if endpoint == "ON_COMPLETION" else not elsewhere
 
 
@@ -87,3 +88,65 @@ def test_none_is_ignored(server, endpoint):
 
 def test_what_is_built_is_honoured():
     assert {name: ROWS[name].kind for name in names(BUILT) if ROWS[name].kind not in ("READ", "BOOL", "INT", "REAL")} == {}
+
+
+# ---- within messages and tools ---------------------------------------------------------------------------------------
+
+CHAT = "/v1/chat/completions"
+PRINTED = {"chat_template": "{{ messages | tojson }}{{ tools | tojson }}"}
+SMALL = ("--max-model-len", 512, "--kv-cache-memory-bytes", "64M", "--trust-request-chat-template")
+
+
+def members(union):
+    """The TypedDicts of a union, with what may be their type or role."""
+    for member in typing.get_args(union):
+        hints = typing.get_type_hints(member)
+        yield hints, typing.get_args(hints.get("role", hints.get("type")))[0]
+
+
+@pytest.fixture(scope="module")
+def printer(nibble, smollm2):
+    """Its prompts are the messages and tools as a template gets them."""
+    with Server(nibble, smollm2, *SMALL) as server:
+        yield server
+
+
+def prompt_of(server, message, **fields):
+    """The prompt with that message in it, or the sentence that refuses it."""
+    answer = server.ask("/apply-template", {"messages": [message], **PRINTED, **fields})
+    assert answer.status in (200, 400)
+    return (answer.json["prompt"], None) if answer.status == 200 else (None, answer.error["message"])
+
+
+def test_no_key_of_a_message_is_ignored(printer):
+    """Each key of OpenAI's messages reaches the template, or is refused by its name."""
+    seen = set()
+    for hints, role in members(ChatCompletionMessageParam):
+        for name in sorted(set(hints) - {"role"}):
+            prompt, refusal = prompt_of(printer, {"role": role, "content": "Hi", name: "PROBE"})
+            assert "PROBE" in prompt if prompt else name in refusal, (role, name, prompt or refusal)
+            seen.add(name)
+    assert {"content", "name", "refusal", "audio", "function_call", "tool_calls", "tool_call_id"} <= seen
+    assert '"content": "PROBE"' in prompt_of(printer, {"role": "assistant", "content": None, "refusal": "PROBE"})[0]
+    nothing = {"role": "assistant", "content": "Hi", "audio": None, "function_call": None, "refusal": None, "tool_calls": None}
+    assert prompt_of(printer, nothing)[0], "as the SDK writes a message that it got"
+
+
+def test_no_part_of_a_message_is_ignored(printer):
+    kinds = [kind for _, kind in members(ChatCompletionContentPartParam)]
+    assert {"text", "image_url", "input_audio", "file"} <= set(kinds)
+    for kind in kinds:
+        prompt, refusal = prompt_of(printer, {"role": "user", "content": [{"type": kind, kind: "PROBE"}]})
+        assert "PROBE" in prompt if kind == "text" else kind in refusal, (kind, prompt or refusal)
+
+
+def test_no_key_of_a_tool_is_ignored(printer):
+    for hints, kind in members(ChatCompletionToolUnionParam):
+        if kind != "function":
+            error = printer.refuse(CHAT, {"messages": user("Hi"), "tools": [{"type": kind, kind: {"name": "x"}}]})
+            assert "function" in error["message"] and error["param"] == "tools"
+            continue
+        for name in sorted(set(typing.get_type_hints(hints["function"])) - {"name"}):
+            tool = {"type": "function", "function": {"name": "x", name: "PROBE"}}
+            prompt, refusal = prompt_of(printer, user("Hi")[0], tools=[tool])
+            assert "PROBE" in prompt if prompt else name in refusal, (name, prompt or refusal)

@@ -56,6 +56,17 @@ static void open_api(struct api *api)
         abort();
 }
 
+// A request that is fine has to be read: else the target would look at nothing but refusals.
+static void check_api(const struct api *api)
+{
+    struct job *job = job_new(api, JOB_CHAT, "/fuzz");
+    strbuf_add_text(&job->body, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":1}");
+    job->body_bytes = job->body.len;
+    if (!read_job(job))
+        abort();
+    job_free(job);
+}
+
 // A conversation that requests can continue, by the id resp_0.
 static void open_store(struct response_store *store)
 {
@@ -92,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!api.tokenizer) {
         open_api(&api);
+        check_api(&api);
         open_store(&store);
     }
     struct job *job = job_new(&api, choose_kind(data[0]), "/fuzz");

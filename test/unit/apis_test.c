@@ -266,12 +266,12 @@ static void test_ollama_fields(void **state)
           "'top_k': 3,"
           " 'top_p': 0.9, 'min_p': 0.1, 'seed': 7, 'num_predict': 9, 'stop': ['x'], 'repeat_penalty': 1.1, 'num_ctx': "
           "4096,"
-          " 'num_gpu': 99, 'repeat_last_n': -1, 'mirostat': 0, 'typical_p': 1.0, 'presence_penalty': 0.5, "
-          "'num_thread': null}}",
+          " 'num_gpu': 99, 'repeat_last_n': 64, 'mirostat': 2, 'mirostat_tau': 4, 'mirostat_eta': 0.2, "
+          "'typical_p': 0.9, 'tfs_z': 1, 'presence_penalty': 0.5, 'num_thread': null}}",
           "{" HI ", 'stream': false, 'enable_thinking': false, 'thinking': false, 'temperature': 0.5, 'top_k': 3, "
           "'top_p': 0.9,"
           " 'min_p': 0.1, 'seed': 7, 'max_tokens': 9, 'stop': ['x'], 'repetition_penalty': 1.1, 'presence_penalty': "
-          "0.5}" },
+          "0.5, 'repeat_last_n': 64, 'mirostat': 2, 'mirostat_tau': 4, 'mirostat_eta': 0.2, 'typical_p': 0.9}" },
         { "{" HI ", 'format': 'json', 'think': 'high', 'options': {'num_predict': -2}, 'tools': [{'type': "
           "'function'}]}",
           "{" HI ", 'stream': true, 'max_tokens': -1, 'response_format': {'type': 'json_object'}, 'enable_thinking': "
@@ -294,6 +294,11 @@ static void test_ollama_fields(void **state)
           "'max_tokens': -1}" },
         { "{'prompt': 'Hi', 'raw': true, 'options': {'num_predict': 3}}",
           "{'prompt': 'Hi', 'stream': true, 'max_tokens': 3}" },
+        { "{'prompt': 'Hi', 'suffix': 'there'}",
+          "{'prompt': 'Hi', 'suffix': 'there', 'stream': true, 'max_tokens': -1}" },
+        { "{'prompt': '', 'suffix': 'there', 'raw': false}",
+          "{'prompt': '', 'suffix': 'there', 'stream': true, 'max_tokens': -1}" },
+        { "{'prompt': 'Hi', 'suffix': ''}", "{" HI ", 'stream': true, 'max_tokens': -1}" },
     };
     (void)state;
     check_readings(JOB_OLLAMA_CHAT, chats, COUNT(chats));
@@ -306,9 +311,8 @@ static void test_ollama_refusals(void **state)
         { "{" HI ", 'options': 5}", "\"options\" is an object" },
         { "{" HI ", 'options': {'temprature': 1}}", "\"options.temprature\" is no option" },
         { "{" HI ", 'options': {'num_ctx': 5000}}", "4096" },
-        { "{" HI ", 'options': {'mirostat': 2}}", "\"options.mirostat\" is not supported" },
-        { "{" HI ", 'options': {'repeat_last_n': 64}}", "options.repeat_last_n" },
         { "{" HI ", 'options': {'tfs_z': 'x'}}", "options.tfs_z" },
+        { "{" HI ", 'options': {'tfs_z': 0.5}}", "\"options.tfs_z\" is not supported" },
         { "{" HI ", 'format': 'xml'}", "\"format\"" },
         { "{" HI ", 'think': 'huge'}", "\"think\"" },
         { "{" HI ", 'stream': 'yes'}", "stream" },
@@ -322,6 +326,8 @@ static void test_ollama_refusals(void **state)
         { "{'prompt': 'x', 'system': 5}", "\"system\"" },
         { "{'prompt': 'x', 'raw': 'yes'}", "raw" },
         { "{'prompt': 'x', 'raw': true, 'system': 'S'}", "\"system\"" },
+        { "{'prompt': 'x', 'suffix': 'y', 'system': 'S'}", "\"system\"" },
+        { "{'prompt': 'x', 'suffix': 5}", "\"suffix\"" },
     };
     (void)state;
     check_refusals(JOB_OLLAMA_CHAT, chats, COUNT(chats));

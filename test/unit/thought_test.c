@@ -13,7 +13,7 @@
 
 #include "tokenizer_open.h"
 
-enum { VOCABULARY = 263, MASK_WORDS = (VOCABULARY + 31) / 32 };
+enum { VOCABULARY = 264, MASK_WORDS = (VOCABULARY + 31) / 32 };
 
 static const char markers[] = "'added_tokens':[{'id':256,'content':'<think>','special':false},"
                               "{'id':257,'content':'</think>','special':false},"
@@ -21,7 +21,8 @@ static const char markers[] = "'added_tokens':[{'id':256,'content':'<think>','sp
                               "{'id':259,'content':'<|message|>','special':true},"
                               "{'id':260,'content':'<|end|>','special':true},"
                               "{'id':261,'content':'<|start|>','special':true},"
-                              "{'id':262,'content':'<|return|>','special':true}],";
+                              "{'id':262,'content':'<|return|>','special':true},"
+                              "{'id':263,'content':'<tool_call>','special':false}],";
 
 static struct lazy_vocabulary lazy = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct api api = { .vocabulary = &lazy, .max_model_len = 4096, .logits = VOCABULARY };
@@ -54,7 +55,10 @@ struct scene {
     const char *stop;                // NULL: none
     const char *reasoning, *content; // that it becomes
     int reasoning_tokens;            // -1: not looked at
+    bool calls;                      // the grammar is that of a required call
 };
+
+static json_t *no_tools;
 
 static struct job *new_job(const struct scene *scene)
 {
@@ -73,6 +77,7 @@ static struct job *new_job(const struct scene *scene)
     job->prompt_end = bytes_of(scene->prompt);
     job->may_think = true;
     job->max_reasoning_tokens = scene->budget;
+    job->tools = scene->calls ? no_tools : NULL;
     if (scene->pattern) {
         job->grammar = grammar_from_pattern(bytes_of(scene->pattern), &err);
         assert_non_null(job->grammar);
@@ -175,6 +180,11 @@ static const struct scene scenes[] = {
       "red|blue", -1, 99, .reasoning = "ab", .content = "red", .reasoning_tokens = 2 },
     { "harmony", HARMONY, "<|channel|>final<|message|>x", "red|blue", -1, 99, .reasoning = "", .content = "blue",
       .reasoning_tokens = 0 },
+    // A call that is required is written behind the thought, where the model begins it inside as well.
+    { "qwen3", "<think>", "ab<tool_call>x", "red|blue", -1, 99, .reasoning = "ab", .content = "blue",
+      .reasoning_tokens = 2, .calls = true },
+    { "qwen3", "<think>", "ab<tool_call>", "red|blue", -1, 5, .reasoning = "ab<tool_call>~~", .content = "",
+      .reasoning_tokens = 5 },
     // Room is left for the answer.
     { "think", "<think>", "abcdefghijklmnopqrstuvwxyz", "red", -1, 16, true, .reasoning = "abcdefgh", .content = "red",
       .reasoning_tokens = 8 },
@@ -186,8 +196,10 @@ static const struct scene scenes[] = {
 static void test_scenes(void **state)
 {
     (void)state;
+    no_tools = json_array();
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         check_scene(&scenes[i]);
+    json_decref(no_tools);
 }
 
 int main(void)

@@ -49,11 +49,22 @@ void adjust_penalties(struct sampler *sampler, const struct draw *draw)
 
 // ---- what may come --------------------------------------------------------------------------------------------------
 
+// Word by word: most words of a mask allow all of their tokens or none.
 static void apply_mask(struct sampler *sampler, const uint32_t *mask)
 {
-    for (int id = 0; id < sampler->vocabulary; id++)
-        if (!(mask[id / 32] >> id % 32 & 1))
-            sampler->logits[id] = -INFINITY;
+    for (int first = 0; first < sampler->vocabulary; first += 32) {
+        int count = sampler->vocabulary - first < 32 ? sampler->vocabulary - first : 32;
+        uint32_t out = ~mask[first / 32];
+        float *logits = sampler->logits + first;
+        if (out == UINT32_MAX) {
+            for (int i = 0; i < count; i++)
+                logits[i] = -INFINITY;
+            continue;
+        }
+        out &= UINT32_MAX >> (32 - count);
+        for (; out; out &= out - 1)
+            logits[__builtin_ctz(out)] = -INFINITY;
+    }
 }
 
 // Tokens are banned unless nothing else may come: their logits are kept in sampler->candidates.

@@ -13,13 +13,31 @@ bool logits_finite(const float *logits, int vocabulary)
     return finite;
 }
 
+// The highest value, in lanes that a compiler makes vectors of.
+static float highest_of(const float *logits, int vocabulary)
+{
+    enum { LANES = 16 };
+    float lanes[LANES], highest = -INFINITY;
+    int id = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        lanes[lane] = -INFINITY;
+    for (; id + LANES <= vocabulary; id += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            lanes[lane] = logits[id + lane] > lanes[lane] ? logits[id + lane] : lanes[lane];
+    for (int lane = 0; lane < LANES; lane++)
+        highest = lanes[lane] > highest ? lanes[lane] : highest;
+    for (; id < vocabulary; id++)
+        highest = logits[id] > highest ? logits[id] : highest;
+    return highest;
+}
+
 int32_t logits_most_likely(const float *logits, int vocabulary)
 {
-    int32_t best = 0;
-    for (int32_t id = 1; id < vocabulary; id++)
-        if (logits[id] > logits[best])
-            best = id;
-    return best;
+    float highest = highest_of(logits, vocabulary);
+    for (int32_t id = 0; id < vocabulary; id++)
+        if (logits[id] == highest)
+            return id;
+    return 0; // none is a number
 }
 
 double logits_logsumexp(const float *logits, int vocabulary)
