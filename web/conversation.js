@@ -117,7 +117,7 @@ function history() {
 }
 
 // Takes in what one event of the stream says.
-function absorb(event, message, started) {
+function apply(event, message, started) {
     const { figures } = message, choice = event.choices?.[0], now = performance.now();
     if (event.error) throw new Trouble(event.error.message);
     figures.usage = event.usage ?? figures.usage;
@@ -141,7 +141,7 @@ async function read(message, signal) {
     let frame = 0;
     try {
         for await (const event of eventsOf(await ask('/v1/chat/completions', options))) {
-            absorb(event, message, started);
+            apply(event, message, started);
             frame ||= requestAnimationFrame(() => { frame = 0; show(message); });
         }
     } finally {
@@ -180,7 +180,7 @@ function answer() {
 
 function setBusy(busy) {
     log.lastChild.classList.toggle('busy', busy);
-    log.setAttribute('aria-busy', busy); // listeners hear the answer when it is whole
+    log.setAttribute('aria-busy', busy); // screen readers read the answer when it is whole
     byId('send').hidden = busy;
     byId('stop').hidden = !busy;
     if (document.activeElement === document.body) backToField(); // its button has gone

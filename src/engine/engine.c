@@ -163,7 +163,7 @@ static bool open_program(struct engine *engine, const struct engine_options *opt
 }
 
 // The others open it, too. Each answers whether it has found the checkpoint.
-static bool tell_open(struct engine *engine, const struct engine_options *options, struct error *err)
+static bool broadcast_open(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     if (!engine->group || group_rank(engine->group))
         return true;
@@ -174,10 +174,10 @@ static bool tell_open(struct engine *engine, const struct engine_options *option
         && group_agree(engine->group, true, err);
 }
 
-// In a group nothing goes on unless it does everywhere.
+// In a group, a rank continues only if every rank does.
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return tell_open(engine, options, err) && group_agree(engine->group, decide(engine, options, err), err)
+    return broadcast_open(engine, options, err) && group_agree(engine->group, decide(engine, options, err), err)
         && group_agree_plan(engine->group, engine->checkpoint, &engine->plan, err)
         && group_agree(engine->group, open_memory(engine, err), err) && exchange_open(engine, err)
         && group_agree(engine->group, open_program(engine, options, err), err);
@@ -220,7 +220,7 @@ bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, con
 
 void engine_close(struct engine *engine)
 {
-    struct error ignored; // who is gone needs not be told
+    struct error ignored; // a rank that is gone gets no message
     if (engine->group && !group_rank(engine->group)) {
         protocol_write_head(&engine->message, PROTOCOL_CLOSE, engine->number);
         ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
@@ -245,15 +245,15 @@ bool engine_check_length(const struct engine *engine, int length, size_t count, 
                 count, longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
 }
 
-static void run_phase(void *context, int phase, int part, int parts)
+static void run_step(void *context, int step, int chunk, int chunks)
 {
     const struct program *program = context;
-    program->phases[phase].run(program->phases[phase].args, part, parts);
+    program->steps[step].run(program->steps[step].args, chunk, chunks);
 }
 
-bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
+bool engine_queue_sampling(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
 {
-    return engine->gpu && gpu_ask(engine->gpu, row, sampling, count);
+    return engine->gpu && gpu_queue_sampling(engine->gpu, row, sampling, count);
 }
 
 // Other ranks have no tokens that were drawn here.
@@ -262,7 +262,7 @@ bool engine_may_follow(const struct engine *engine, int step)
     return engine->gpu && !engine->group && gpu_may_follow(engine->gpu, step);
 }
 
-static bool tell_step(struct engine *engine, struct error *err)
+static bool broadcast_step(struct engine *engine, struct error *err)
 {
     if (!engine->group || group_rank(engine->group))
         return true;
@@ -290,7 +290,7 @@ int engine_load(const struct engine *engine, int op)
 
 int engine_start(struct engine *engine, struct error *err)
 {
-    if (!tell_step(engine, err))
+    if (!broadcast_step(engine, err))
         return 0;
     watch_begin(engine);
     if (engine->gpu) {
@@ -298,7 +298,7 @@ int engine_start(struct engine *engine, struct error *err)
         return step ? step : leave(engine, err);
     }
     struct program *program = engine->batch.tokens <= KERNEL_DECODE_ROWS_MAX ? &engine->decode : &engine->prefill;
-    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_phase, program, program->count, .divisible = true });
+    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_step, program, program->count, .divisible = true });
     return 1;
 }
 

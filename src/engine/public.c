@@ -111,7 +111,7 @@ static bool find_calibration(struct kv_calibration *out, const struct nibble_che
 // ---- plans and engines ----
 
 // Keys are measured on the whole model by this process alone, whatever ranks will share it. Where that is not possible
-// and nobody insists, they are stored as they are.
+// and no flag demands one, they are stored as they are.
 static bool calibrate_whole(struct kv_calibration *out, const struct nibble_checkpoint *checkpoint,
                             const struct device *device, const struct nibble_options *options, bool measures,
                             struct error *err)

@@ -126,11 +126,11 @@ static const char *colour_of(enum dtype dtype)
 
 void explain_add_attention(struct strbuf *out, const struct plan_class *class)
 {
-    int latent = class->layout.v.dim, turned = class->layout.k.dim - latent;
+    int latent = class->layout.v.dim, rotary = class->layout.k.dim - latent;
     if (class->kind.state)
         strbuf_add_text(out, "state");
     else if (class->layout.latent)
-        strbuf_add_format(out, "latent %d+%d", latent, turned);
+        strbuf_add_format(out, "latent %d+%d", latent, rotary);
     else
         strbuf_add_format(out, class->kind.window ? "window %d" : "full", class->kind.window);
 }
@@ -174,8 +174,8 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
     if (!experts->count)
         return;
     double bytes = plan_experts_bytes(plan);
-    strbuf_add_format(out, "routing   top %d of %d experts; a token reads ", experts->chosen, experts->count);
-    explain_add_size(out, (size_t)(bytes * experts->chosen / experts->count));
+    strbuf_add_format(out, "routing   top %d of %d experts; a token reads ", experts->top_k, experts->count);
+    explain_add_size(out, (size_t)(bytes * experts->top_k / experts->count));
     strbuf_add_text(out, " of their ");
     explain_add_size(out, (size_t)bytes);
     strbuf_add_byte(out, '\n');

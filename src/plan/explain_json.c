@@ -51,7 +51,7 @@ static json_t *json_of_memory(const struct plan *plan)
         else
             explain_add_formats(&name, &class->layout);
         if (class->kind.end)
-            strbuf_add_text(&name, " first pages");
+            strbuf_add_text(&name, " sink pages");
         json_array_append_new(
             pools,
             json_pack("{s:s, s:I, s:i, s:i}", "class", name.data, "page_bytes", (json_int_t)class->page_bytes, "pages",
@@ -125,8 +125,8 @@ static json_t *json_of_experts(const struct plan *plan)
 {
     const struct model_experts *experts = &plan->model->config.experts;
     double bytes = plan_experts_bytes(plan);
-    return json_pack("{s:i, s:i, s:I, s:I}", "count", experts->count, "chosen", experts->chosen, "bytes",
-                     (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->chosen / experts->count));
+    return json_pack("{s:i, s:i, s:I, s:I}", "count", experts->count, "top_k", experts->top_k, "bytes",
+                     (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->top_k / experts->count));
 }
 
 // Words of the formats in a set.

@@ -19,7 +19,7 @@ int explain_sink_pages(const struct plan *plan, int layer)
     return index == PLAN_NO_CLASS ? 0 : plan->classes[index].kind.end;
 }
 
-// "layers 0-3, 7": those with first pages of their own.
+// "layers 0-3, 7": those with sink pages.
 static void add_sink_layers(const struct plan *plan, struct strbuf *out)
 {
     const char *separator = " in layers ";

@@ -60,7 +60,7 @@ static struct kv_layout layout_of(const struct layer *layer, enum dtype k, enum 
                          : kv_layout_make(k, v, layer->kv_heads, layer->head_dim, layer->head_dim);
 }
 
-// Puts a layer into the class of its kind, and its first pages, if so many are kept apart, into another one.
+// Puts a layer into the class of its kind, and its sink pages, if it has any, into another one.
 static bool place_layer(struct plan *plan, int index, const struct kv_formats *formats, int sink_pages)
 {
     const struct layer *layer = &plan->model->layer[index];

@@ -14,7 +14,7 @@
 
 enum { ROWS_MAX = 4096 };
 
-// The format of a layer's first pages, if they are kept apart.
+// The format of a layer's sink pages, if it has any.
 static uint64_t sink_of(const struct plan *plan, int layer)
 {
     int index = plan->layer[layer].sink_class;

@@ -67,11 +67,11 @@ struct needs {
     int longest[KV_CLASSES_MAX], typical[KV_CLASSES_MAX];
     int most;                 // of `typical`
     int left[KV_CLASSES_MAX]; // by the longest, for others to find
-    bool sinks_for_all;       // the pools of first pages have them for every sequence that may run
+    bool sinks_for_all;       // the pools of sink pages have them for every sequence that may run
 };
 
 // Pools for sequences of typical length that have `units` pages in the class where they have most, and as many in
-// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. First pages
+// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. Sink pages
 // are few, and short sequences have as many as long ones: there are enough for all that may run, if that is not too
 // much, and more where that lets beginnings be found again. Returns the bytes.
 static size_t size_pools(const struct plan *plan, const struct needs *needs, int64_t units, int *pages)
@@ -89,7 +89,7 @@ static size_t size_pools(const struct plan *plan, const struct needs *needs, int
     return bytes_of_pages(plan, pages);
 }
 
-// First pages of as many sequences as may run.
+// Sink pages of as many sequences as may run.
 static size_t sink_bytes(const struct plan *plan, const struct needs *needs)
 {
     int pages[KV_CLASSES_MAX];
@@ -122,7 +122,7 @@ static void decide_pools(struct plan *plan, size_t room)
         needs.most = needs.typical[i] > needs.most ? needs.typical[i] : needs.most;
     needs.sinks_for_all = sink_bytes(plan, &needs) <= room / PLAN_SINK_SHARE;
     int64_t low = 0, high = 0;
-    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more, but for those of first pages
+    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more, but for those of sink pages
         if (plan->classes[i].kind.end)
             continue;
         int64_t enough = (int64_t)needs.left[i] * plan->max_num_seqs * needs.most / needs.typical[i] + 1;

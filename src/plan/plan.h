@@ -41,8 +41,8 @@ enum { PLAN_OUTPUTS_MIN = 128, PLAN_OUTPUTS_MAX = 512 }; // rows of logits: one 
 enum { PLAN_TYPICAL_TOKENS = 2048 };                     // the length that pools are balanced for
 enum { PLAN_STATE_TOKENS_MIN = 256, PLAN_STATE_TOKENS_MAX = PLAN_TYPICAL_TOKENS }; // that one state is chosen to cover
 enum { PLAN_STATE_TOKENS_ASKED_MAX = 1 << 20 };
-enum { PLAN_SINK_SHARE = 8 };  // pools of first pages: an eighth of the room at most
-enum { PLAN_CACHE_SHARE = 4 }; // a quarter of what is free, unless told otherwise
+enum { PLAN_SINK_SHARE = 8 };  // pools of sink pages: an eighth of the room at most
+enum { PLAN_CACHE_SHARE = 4 }; // a quarter of what is free, without --kv-cache-memory-bytes
 #define PLAN_IN_FILE SIZE_MAX
 #define PLAN_GPU_SHARE 0.92
 
@@ -59,7 +59,7 @@ enum { PLAN_NO_CLASS = -1 };
 struct plan_layer {
     int class_index; // PLAN_NO_CLASS: it keeps nothing
     size_t offset;   // of the layer within a page
-    int sink_class;  // of its first pages, where those are kept apart, else PLAN_NO_CLASS
+    int sink_class;  // of its sink pages, or PLAN_NO_CLASS
     size_t sink_offset;
     int transform;   // of its keys: KV_CENTRE, KV_ROTATE
     bool calibrated; // it is the best of those that were measured
@@ -108,7 +108,7 @@ struct plan {
     int max_model_len; // in a refusal: the longest that fits, or 0
     int max_num_seqs, batch_tokens, outputs;
     const char *length_note; // why max_model_len is not the model's own, or NULL
-    const char *sink_note;   // why no first pages are in 16 bit where that would be the default, or NULL
+    const char *sink_note;   // why there are no sink pages where that would be the default, or NULL
     bool int8_activations;   // of linear layers: asked for
     bool scale_search;       // scales by least square error, for formats that leave a choice
     const char *exchange;    // what carries the bytes that ranks exchange, once it is known, or NULL

@@ -252,7 +252,7 @@ static void add_candidates(const struct plan_refusal *refusal, struct strbuf *ou
     arena_free(&arena);
 }
 
-void refuse_say_alternatives(const struct plan *plan, struct error *err)
+void refuse_print_lists(const struct plan *plan, struct error *err)
 {
     const struct plan_refusal *refusal = &plan->refusal;
     struct strbuf text = { 0 };
@@ -274,5 +274,5 @@ void refuse_find_alternatives(struct plan *plan, const struct plan_options *opti
         for (int j = 0; j < 3 && searches[i].tries[j] && !strcmp(searches[i].flag, refusal->flag); j++)
             searches[i].tries[j](&search);
     sort_alternatives(refusal, plan->class_count ? plan_token_bytes(plan) : bytes_of_refused_word(plan));
-    refuse_say_alternatives(plan, err);
+    refuse_print_lists(plan, err);
 }

@@ -7,6 +7,7 @@
 
 // Words of the probes. None is part of another one, and no template has them.
 #define CALL_ID "qX7probe9" // as Mistral wants ids
+#define CALL_ID_LATER "a1b2c3d4e"
 #define NAME "nibble_probe_name"
 #define KEY "nibble_probe_key"
 #define VALUE "nibble-probe-value"
@@ -105,15 +106,10 @@ static void probe_contents(const struct chat *chat, struct message_shape *shape)
         || SHOWS(chat, shape, CHAT("{'role': 'system', 'content': '" SYSTEM "'}, " USER), SYSTEM);
     shape->one_system = shape->takes_system
         && !SHOWS(chat, shape,
-                  CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': "
-                       "'" SYSTEM_NEXT "'}, " USER ", {'role': "
-                       "'assistant', "
-                       "'content': "
-                       "'Hello'}, "
-                       "{'role': "
-                       "'system', "
-                       "'content': "
-                       "'" SYSTEM_LATE "'}, " USER),
+                  CHAT("{'role': 'system', 'content': '" SYSTEM "'}, "
+                       "{'role': 'system', 'content': '" SYSTEM_NEXT "'}, " USER ", "
+                       "{'role': 'assistant', 'content': 'Hello'}, "
+                       "{'role': 'system', 'content': '" SYSTEM_LATE "'}, " USER),
                   SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
 }
 
@@ -187,10 +183,8 @@ static void probe_content_of_call(const struct chat *chat, struct message_shape 
 
 static void probe_several(const struct chat *chat, struct message_shape *shape)
 {
-    static const char several[] = TOOL_CHAT(
-        USER ", " CALLS("", ONE_CALL ", " CALL("a1b2c3d4e", VALUE_LATER)) ", " RESULT_OF(CALL_ID) ", " RESULT_OF("a1b2c"
-                                                                                                                 "3d4"
-                                                                                                                 "e"));
+    static const char several[] = TOOL_CHAT(USER ", " CALLS(
+        "", ONE_CALL ", " CALL(CALL_ID_LATER, VALUE_LATER)) ", " RESULT_OF(CALL_ID) ", " RESULT_OF(CALL_ID_LATER));
     if (SHOWS(chat, shape, several, VALUE, VALUE_LATER))
         return;
     shape->one_call = true;

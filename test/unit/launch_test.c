@@ -16,7 +16,7 @@
 #include "plan/explain.h"
 
 enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 512, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
-enum { ZEROS = 1 << 20, FEW = 8 };
+enum { ZEROS = 1 << 20, DECODE_ROWS_MAX = 8 };
 
 static struct fake_cuda *fake;
 static char zeros[ZEROS]; // of every tensor
@@ -63,14 +63,14 @@ static int larger(int a, int b) { return a > b ? a : b; }
 static int loads_of(const struct op *op, const struct step *step, int loads[2])
 {
     int outputs = step->sequences + (step->last > 0), tokens = step->sequences * step->rows + step->last;
-    int each = larger(step->rows, step->last), few = step->rows <= FEW ? step->rows : 0, count = 0;
-    if (step->last <= FEW)
-        few = larger(few, step->last);
+    int each = larger(step->rows, step->last), decoded = step->rows <= DECODE_ROWS_MAX ? step->rows : 0, count = 0;
+    if (step->last <= DECODE_ROWS_MAX)
+        decoded = larger(decoded, step->last);
     switch (op->kind) {
     case OP_ATTENTION:
-        if (few)
-            loads[count++] = load_of(few);
-        if (each > FEW)
+        if (decoded)
+            loads[count++] = load_of(decoded);
+        if (each > DECODE_ROWS_MAX)
             loads[count++] = load_of(each);
         return count;
     case OP_CONV:
@@ -106,12 +106,12 @@ static struct world {
 } world;
 
 // One op has been launched.
-static void after(void *context, const struct engine *engine, int index, int part, int parts)
+static void after(void *context, const struct engine *engine, int index, int chunk, int chunks)
 {
     const struct op *op = &engine->model.ops[index];
     const struct plan_op *bound = &engine->plan.ops[index];
     int loads[2], count = loads_of(op, world.step, loads);
-    (void)context, (void)part, (void)parts;
+    (void)context, (void)chunk, (void)chunks;
     for (int i = 0; i < recorded_count; i++) {
         bool found = false;
         for (int j = 0; j < count * LINEAR_OUTPUTS_MAX; j++)

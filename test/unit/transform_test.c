@@ -71,7 +71,7 @@ static void test_scores_stay(void **state)
     }
 }
 
-// Keys that are one vector turned by rope: from few tokens, the mean of many.
+// Keys that are one vector rotated by RoPE: from few tokens, the mean of many.
 static void test_a_centre_for_longer_texts(void **state)
 {
     (void)state;

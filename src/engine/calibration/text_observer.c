@@ -7,7 +7,7 @@
 struct watching {
     const struct text_watch *watch;
     int tokens;                 // of the text
-    struct key_sample *samples; // (layers): all but what a step brings
+    struct key_sample *samples; // (layers): all but the keys and queries of a step
     struct arena arena;
 };
 
@@ -24,7 +24,7 @@ bool text_watch_scale(enum dtype format, const struct tensor *tensor, float *out
     return weights_cache_scale(has_one ? tensor : NULL, out, err);
 }
 
-static void look(void *context, const struct engine *engine, int op, int part, int parts)
+static void look(void *context, const struct engine *engine, int op, int chunk, int chunks)
 {
     const struct watching *watching = context;
     const struct text_watch *watch = watching->watch;
@@ -37,8 +37,8 @@ static void look(void *context, const struct engine *engine, int op, int part, i
     sample.k = engine->seen[BUFFER_K];
     sample.v = engine->seen[BUFFER_V];
     sample.tokens = engine->batch.tokens;
-    watch->look(watch->context, layer, &sample, part, parts);
-    if (part == 0 && options->calibrating)
+    watch->look(watch->context, layer, &sample, chunk, chunks);
+    if (chunk == 0 && options->calibrating)
         options->calibrating(options->progress_context, 0.5 + 0.5 * layer / engine->model.config.layers);
 }
 

@@ -140,7 +140,7 @@ static struct protocol_open pack_numbers(const struct engine_options *options)
                                    .skip_self_test = options->skip_self_test };
 }
 
-static void unpack_numbers(const struct protocol_open *sent, struct engine_options *out)
+static void take_numbers(const struct protocol_open *sent, struct engine_options *out)
 {
     *out = (struct engine_options){ .plan = { .memory_bytes = sent->memory_bytes,
                                               .kv_cache_bytes = sent->kv_cache_bytes,
@@ -178,7 +178,7 @@ bool protocol_read_open(struct bytes message, struct arena *arena, const char **
             return false;
     if (!take_calibration(&message, arena, &known) || !take(&message, &numbers, sizeof numbers) || message.len)
         return false;
-    unpack_numbers(&numbers, options);
+    take_numbers(&numbers, options);
     for (int i = 0; i < TEXTS; i++)
         *text_at(options, i) = found[i];
     options->plan.calibration = known;

@@ -56,7 +56,7 @@ void nibble_ranks_close(struct nibble_ranks *ranks)
     if (!ranks)
         return;
     struct strbuf message = { 0 };
-    struct error ignored; // who is gone needs not be told
+    struct error ignored; // a rank that is gone gets no message
     protocol_write_head(&message, PROTOCOL_END, 0);
     if (!group_rank(&ranks->group))
         ranks_broadcast(ranks->group.ranks, message.data, message.len, &ignored);

@@ -89,12 +89,12 @@ static bool obey(struct follower *follower, struct bytes message, const struct p
 bool follow(struct group *group, struct error *err)
 {
     struct follower follower = { .group = group };
-    struct strbuf heard = { 0 };
+    struct strbuf received = { 0 };
     struct protocol_head head = { 0 };
     bool ok = true;
     while (ok && head.kind != PROTOCOL_END) {
-        ok = ranks_receive(group->ranks, &heard, err);
-        struct bytes message = strbuf_bytes(&heard);
+        ok = ranks_receive(group->ranks, &received, err);
+        struct bytes message = strbuf_bytes(&received);
         if (ok && !protocol_read_head(&message, &head))
             ok = fail(err, "what rank 0 said could not be understood");
         if (ok && head.kind != PROTOCOL_END)
@@ -105,6 +105,6 @@ bool follow(struct group *group, struct error *err)
     for (int i = 0; i < ENGINES_MAX; i++)
         if (follower.engines[i])
             close_engine(&follower.engines[i]);
-    strbuf_free(&heard);
+    strbuf_free(&received);
     return ok;
 }
