@@ -2,6 +2,7 @@
 #include "plan/explain.h"
 
 #include "kernel/cuda/images.h"
+#include "kernel/cuda/sample.h"
 #include "plan/cost.h"
 #include "plan/explain_parts.h"
 
@@ -228,6 +229,20 @@ static void add_device(const struct plan *plan, struct strbuf *out)
     arena_free(&arena);
 }
 
+// A GPU's launches besides those of ops.
+static void add_sampling(const struct plan *plan, struct strbuf *out)
+{
+    int vocabulary = plan->model->config.vocabulary;
+    if (plan->device.kind != DEVICE_CUDA)
+        return;
+    strbuf_add_text(out, "sampling  ");
+    if (!cuda_sampling_fits(vocabulary))
+        strbuf_add_format(out, "by the CPU: kernels draw from vocabularies of up to %d tokens\n",
+                          CUDA_SAMPLING_VOCABULARY_MAX);
+    for (int i = 0; i < CUDA_SAMPLING_CALLS && cuda_sampling_fits(vocabulary); i++)
+        strbuf_add_format(out, "%s%s", cuda_sampling_functions[i], i + 1 < CUDA_SAMPLING_CALLS ? ", " : "\n");
+}
+
 // An imagined GPU is planned with what the sources have for it, whatever this build holds.
 static void add_missing_code(const struct plan *plan, struct strbuf *out)
 {
@@ -294,6 +309,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     explain_add_store(plan, out);
     explain_add_matrices(plan, out);
     add_experts(plan, out);
+    add_sampling(plan, out);
     add_fused(plan, out);
     explain_add_slow(plan, "slow      ", out);
     explain_add_memory(plan, out);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/cuda/sample.h"
 #include "plan/cost.h"
 #include "plan/explain.h"
 #include "plan/explain_parts.h"
@@ -158,6 +159,15 @@ static json_t *json_of_weights(const struct plan *plan)
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_UNPACKED)));
 }
 
+// The functions that draw tokens on a GPU, which are no op's.
+static json_t *json_of_sampling(const struct plan *plan)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < CUDA_SAMPLING_CALLS && cuda_sampling_fits(plan->model->config.vocabulary); i++)
+        json_array_append_new(list, json_string(cuda_sampling_functions[i]));
+    return list;
+}
+
 static json_t *json_of_acceptance(const struct plan *plan)
 {
     json_t *layers = json_array();
@@ -172,6 +182,8 @@ static json_t *json_of_acceptance(const struct plan *plan)
         "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint", explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
+    if (plan->device.kind == DEVICE_CUDA)
+        json_object_set_new(root, "sampling", json_of_sampling(plan));
     if (plan->model->shard.ranks)
         json_object_set_new(root, "ranks", explain_json_ranks(plan));
     return root;

@@ -143,6 +143,23 @@ static bool device_has_kernels(const struct device *device)
     return false;
 }
 
+// Why no row of any op is for the device.
+static const char *why_no_kernels(struct plan *plan)
+{
+    const struct device *device = &plan->device;
+    const char *listed = "";
+    if (device->note[0])
+        return device->note;
+    if (device->kind != DEVICE_CUDA)
+        return device->kind == DEVICE_NONE ? "there is no device to run on" : "this build has no kernel for it";
+    if (cuda_is_listed(cuda_all_architectures, device->sm))
+        return arena_format(&plan->arena, "this build holds no sm_%d code: build with -Dcuda-archs=%d%s", device->sm,
+                            device->sm, cuda_is_listed(cuda_wgmma_architectures, device->sm) ? "a" : "");
+    for (const int *sm = cuda_all_architectures; *sm; sm++)
+        listed = arena_format(&plan->arena, "%s%ssm_%d", listed, *listed ? ", " : "", *sm);
+    return arena_format(&plan->arena, "nibble has no kernels for it; it has them for %s", listed);
+}
+
 static bool is_bound(const struct plan_op *bound, const struct op *op)
 {
     for (int i = 0; i == 0 || i < op->matrices; i++)
@@ -175,10 +192,7 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
     name_candidates(plan, op->kind);
     const struct device *device = &plan->device;
     if (!device_has_kernels(device))
-        return refuse(plan, err, "--device", device->word,
-                      device->note[0]                   ? device->note
-                          : device->kind == DEVICE_NONE ? "there is no device to run on"
-                                                        : "this build has no kernel for it");
+        return refuse(plan, err, "--device", device->word, why_no_kernels(plan));
     bool about_cache = op->kind == OP_ATTENTION || op->kind == OP_KV_WRITE;
     const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
                                       plan->refusal.layers, plan->device.word);

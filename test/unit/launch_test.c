@@ -102,7 +102,8 @@ static struct world {
     struct engine engine;
     const struct step *step;
     char what[160];
-    int checked; // ops
+    json_t *plan; // as `nibble plan --json` prints it
+    int checked;  // ops
 } world;
 
 // One op has been launched.
@@ -254,12 +255,25 @@ static void run_step(const struct step *step)
     need(engine_finish(&world.engine, number, &result, &err), &err);
 }
 
-// A captured step has no ops to tell apart: each launch is of some row of the plan, or draws tokens.
+// Whether the plan says that the function draws tokens.
+static bool draws(const char *name)
+{
+    size_t i;
+    const json_t *function;
+    json_array_foreach (json_object_get(world.plan, "sampling"), i, function)
+        if (!strcmp(json_string_value(function), name))
+            return true;
+    return false;
+}
+
+// A captured step has no ops to tell apart: each launch is of some row of the plan, or draws tokens. Tokens are drawn.
 static void check_captured(void)
 {
     const struct plan *plan = &world.engine.plan;
+    size_t drawn = 0;
     for (int i = 0; i < recorded_count; i++) {
-        bool found = !strncmp(recorded[i], "sample_", strlen("sample_"));
+        bool found = draws(recorded[i]);
+        drawn += found;
         for (int op = 0; op < plan->model->op_count && !found; op++)
             for (int load = 0; load < KERNEL_LOADS; load++)
                 for (int j = 0; j < LINEAR_OUTPUTS_MAX; j++)
@@ -267,6 +281,7 @@ static void check_captured(void)
         if (!found)
             fail_msg("%s: a captured step launches %s, which is of no row of the plan", world.what, recorded[i]);
     }
+    assert_int_equal(drawn, json_array_size(json_object_get(world.plan, "sampling")));
 }
 
 static void run_steps(void)
@@ -304,10 +319,15 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
     set_formats(&engine->model, formats, count);
     bool planned = plan_make(&engine->plan, &engine->model, &device, &options, &err);
     if (planned) {
+        struct strbuf text = { 0 };
+        explain_json(&engine->plan, &text);
+        assert_non_null(world.plan = json_loads(strbuf_text(&text), 0, NULL));
+        strbuf_free(&text);
         open_engine(&device);
         run_steps();
         assert_true(world.checked > (int)COUNT_OF(steps));
         close_engine();
+        json_decref(world.plan);
     }
     plan_free(&engine->plan);
     model_free(&engine->model);
