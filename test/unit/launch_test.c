@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch test: a GPU runs the kernels that a plan prints. Engines of many shapes, formats and architectures run steps
-// on both sides of each load's bound, and each launch of an op must be listed by a row that the plan binds to that op
-// and load. The driver is fake_cuda.c; launches are recorded where the engine queues them. No GPU and no CUDA build is
-// needed.
+// Launch test: GPUs and CPUs run the kernels that a plan prints. Engines of many shapes, formats and architectures run
+// steps on both sides of each load's bound, and each launch of an op must be listed by a row that the plan binds to
+// that op and load. The driver is fake_cuda.c; launches are recorded where the engine queues them, and functions of
+// CPUs where the thread pool calls them. No GPU, no CUDA build and no particular CPU is needed: nothing is computed.
 #include <dlfcn.h>
 
 #include "container.h"
@@ -98,12 +98,16 @@ static bool was_launched(const struct kernel *row)
 
 // ---- an engine ----
 
+typedef void cpu_function(const void *args, int chunk, int chunks);
+
 static struct world {
     struct engine engine;
     const struct step *step;
     char what[160];
-    json_t *plan; // as `nibble plan --json` prints it
-    int checked;  // ops
+    json_t *plan;                    // as `nibble plan --json` prints it
+    int checked;                     // ops
+    cpu_function *ran[RECORDED_MAX]; // on a CPU
+    int ran_count;
 } world;
 
 // One op has been launched.
@@ -187,11 +191,13 @@ static void open_engine(const struct device *device)
 {
     struct engine *engine = &world.engine;
     struct error err;
-    fake->sm = device->sm;
-    fake->multiprocessors = device->multiprocessors ? device->multiprocessors : 132;
-    fake->shared_bytes = device->shared_bytes;
-    engine->gpu = memory_new(1, sizeof *engine->gpu);
-    need((engine->gpu->cuda = cuda_open(0, &err)), &err);
+    if (device->kind == DEVICE_CUDA) {
+        fake->sm = device->sm;
+        fake->multiprocessors = device->multiprocessors ? device->multiprocessors : 132;
+        fake->shared_bytes = device->shared_bytes;
+        engine->gpu = memory_new(1, sizeof *engine->gpu);
+        need((engine->gpu->cuda = cuda_open(0, &err)), &err);
+    }
     size_t logits = (size_t)engine->plan.outputs * (size_t)engine->model.config.vocabulary;
     for (int i = 0; i < BUFFER_COUNT; i++)
         engine->buffers[i] = address(i + 1);
@@ -212,7 +218,7 @@ static void open_engine(const struct device *device)
         engine->batch.page_tokens[i] = engine->plan.classes[i].kind.page_tokens;
         engine->batch.pages_end[i] = engine->plan.classes[i].kind.end;
     }
-    need(gpu_open_batch(engine->gpu, engine, &err), &err);
+    need(!engine->gpu || gpu_open_batch(engine->gpu, engine, &err), &err);
     need(program_bind(engine, &err), &err);
     need((engine->pool = thread_pool_open(1, &err)), &err);
 }
@@ -284,8 +290,68 @@ static void check_captured(void)
     assert_int_equal(drawn, json_array_size(json_object_get(world.plan, "sampling")));
 }
 
+// ---- CPUs ----
+
+// In the place of a step of a program, whose own function it notes instead of calling it.
+static void record_function(const void *args, int chunk, int chunks)
+{
+    (void)chunks;
+    assert_true(world.ran_count < RECORDED_MAX);
+    if (chunk == 0)
+        world.ran[world.ran_count++] = ((const struct program_step *)args)->run;
+}
+
+static void record_program(struct program *program)
+{
+    struct program_step *own = ARENA_NEW(&world.engine.arena, struct program_step, program->count);
+    memcpy(own, program->steps, (size_t)program->count * sizeof *own);
+    for (int i = 0; i < program->count; i++)
+        program->steps[i] = (struct program_step){ record_function, &own[i] };
+}
+
+static void expect_function(cpu_function *function, const struct kernel *row, int *next)
+{
+    if (!function)
+        return;
+    if (*next >= world.ran_count || world.ran[*next] != function)
+        fail_msg("%s, %d x %d + %d: function %d of the step is not that of the plan's %s", world.what,
+                 world.step->sequences, world.step->rows, world.step->last, *next, row->name);
+    ++*next;
+}
+
+// Every op in order: what prepares for the row that the plan binds it to, and the row itself.
+static void check_functions(void)
+{
+    const struct plan *plan = &world.engine.plan;
+    int load = load_of(world.engine.batch.tokens), next = 0;
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct kernel *row = plan->ops[i].rows[load][0];
+        if (plan->ops[i].left_out)
+            continue;
+        expect_function(row->prepare, row, &next);
+        expect_function(row->run, row, &next);
+        world.checked++;
+    }
+    assert_int_equal(next, world.ran_count);
+}
+
+static void run_cpu_steps(void)
+{
+    record_program(&world.engine.decode);
+    record_program(&world.engine.prefill);
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        world.ran_count = 0;
+        run_step(&steps[i]);
+        check_functions();
+    }
+}
+
 static void run_steps(void)
 {
+    if (world.engine.plan.device.kind == DEVICE_CPU) {
+        run_cpu_steps();
+        return;
+    }
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         world.engine.watch = &watch;
         run_step(&steps[i]);
@@ -338,7 +404,8 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
 
 // ---- what is tried ----
 
-static const char *const gpus[] = { "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121" };
+static const char *const devices[] = { "cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "sm_80",  "sm_86",
+                                       "sm_89",   "sm_90",    "sm_100",     "sm_103",  "sm_120", "sm_121" };
 
 static json_t *config_of_head(int head_dim)
 {
@@ -349,33 +416,33 @@ static json_t *config_of_head(int head_dim)
 
 static void test_cache_formats_and_head_sizes(void **state)
 {
-    static const int heads[] = { 64, 80, 96, 112, 128, 160, 192, 256, 512 };
+    static const int heads[] = { 64, 80, 96, 112, 128, 160, 192, 256, 384, 512 };
     int planned = 0;
     (void)state;
-    for (size_t g = 0; g < COUNT_OF(gpus); g++)
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
         for (size_t h = 0; h < COUNT_OF(heads); h++)
             for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
                 if (!(dtype_table[dtype].use & DTYPE_USE_CACHE))
                     continue;
                 json_t *config = config_of_head(heads[h]);
-                planned += try_engine(config, gpus[g], dtype_word((enum dtype)dtype), NULL, 0);
+                planned += try_engine(config, devices[d], dtype_word((enum dtype)dtype), NULL, 0);
                 json_decref(config);
             }
-    assert_true(planned > (int)(COUNT_OF(gpus) * COUNT_OF(heads)));
+    assert_true(planned > (int)(COUNT_OF(devices) * COUNT_OF(heads)));
 }
 
 static void test_weight_formats(void **state)
 {
     static const enum dtype mixed[] = { DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_BF16, DTYPE_Q8_0, DTYPE_F32 };
     (void)state;
-    for (size_t g = 0; g < COUNT_OF(gpus); g++)
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
         for (int i = 0; i <= DTYPE_COUNT; i++) {
             enum dtype dtype = (enum dtype)i;
             json_t *config = config_of_head(64);
             if (i == DTYPE_COUNT)
-                assert_true(try_engine(config, gpus[g], "auto", mixed, COUNT_OF(mixed)));
+                assert_true(try_engine(config, devices[d], "auto", mixed, COUNT_OF(mixed)));
             else if (dtype_table[i].use & DTYPE_USE_W)
-                try_engine(config, gpus[g], "auto", &dtype, 1);
+                try_engine(config, devices[d], "auto", &dtype, 1);
             json_decref(config);
         }
 }
@@ -393,11 +460,11 @@ static void test_golden_models(void **state)
             fail_msg("%s: %s", names[i], err.text);
         file_close(&file);
         json_t *config = json_object_get(golden, "config");
-        for (size_t g = 0; g < COUNT_OF(gpus) && config; g++)
-            planned += try_engine(config, gpus[g], "auto", NULL, 0);
+        for (size_t d = 0; d < COUNT_OF(devices) && config; d++)
+            planned += try_engine(config, devices[d], "auto", NULL, 0);
         json_decref(golden);
     }
-    assert_true(planned > (int)(COUNT_OF(names) * COUNT_OF(gpus)) / 2);
+    assert_true(planned > (int)(COUNT_OF(names) * COUNT_OF(devices)) / 2);
 }
 
 static int find_fake(void **state)
