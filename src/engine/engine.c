@@ -118,7 +118,8 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     plan_options.runs_here = true;
     struct error failure = { 0 };
     for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
-        if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))
+        bool decided = engine->plan.model; // before the engine was opened
+        if (!decided && !plan_make(&engine->plan, &engine->model, device, &plan_options, err))
             return i ? fail_within(err, "%s; without it", failure.text) : false;
         if (device->kind == DEVICE_CUDA && !engine->gpu && !(engine->gpu = gpu_open(device, err)))
             return false;
@@ -137,9 +138,22 @@ bool engine_choose_device(struct device *device, const char *word, struct error 
             || fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device->word));
 }
 
+static void take_over(struct engine *engine, struct engine_plan *decided)
+{
+    engine->model = decided->model;
+    engine->plan = decided->plan;
+    engine->plan.model = &engine->model;
+    *decided = (struct engine_plan){ 0 };
+}
+
 static bool decide(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
+    if (options->decided) {
+        take_over(engine, options->decided);
+        device = engine->plan.device;
+        return make_proven_plan(engine, &device, options, err);
+    }
     int ranks = group_size(engine->group), sharers;
     if (!engine_choose_device(&device, options->device, err)
         || !group_share_device(&device, options->device, group_here(engine->group), &sharers, err))

@@ -58,7 +58,14 @@ struct program_op {
     int op; // its place in model.ops
 };
 
+// A model and its plan, made before the engine that takes both over.
+struct engine_plan {
+    struct model model;
+    struct plan plan;
+};
+
 struct engine_options {
+    struct engine_plan *decided; // taken over, and empty then; NULL: made by the engine
     struct plan_options plan;
     const char *device; // a word of device/device.h, or auto; NULL: auto
     int threads;        // 0: every core

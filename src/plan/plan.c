@@ -97,14 +97,14 @@ static bool check_alone(const struct plan_options *options, struct error *err)
 }
 
 // Sets the options that a kv plan's file gives, in the place of flags.
-static bool follow_kv_plan(struct plan_options *options, const struct model *model, struct arena *said,
-                           struct error *err)
+static bool apply_kv_plan(struct plan_options *options, const struct model *model, struct arena *texts,
+                          struct error *err)
 {
     struct file file;
     struct kv_plan found;
     if (!check_alone(options, err) || !file_open(&file, options->kv_plan, err))
         return false;
-    bool ok = kv_plan_read(file.content, said, &found, err);
+    bool ok = kv_plan_read(file.content, texts, &found, err);
     file_close(&file);
     if (!ok)
         return fail_within(err, "--kv-plan %s", options->kv_plan);
@@ -119,20 +119,34 @@ static bool follow_kv_plan(struct plan_options *options, const struct model *mod
     return true;
 }
 
+// Decides an accepted plan again with the calibration that it wants.
+static bool calibrate(struct plan *plan, struct plan_options *options, struct error *err)
+{
+    const struct model *model = plan->model;
+    const struct device device = plan->device;
+    if (!plan->wants_calibration || !options->find_calibration)
+        return true;
+    if (!options->find_calibration(options->find_context, plan, &options->calibration, err))
+        return false;
+    plan_free(plan);
+    return decide_all(plan, model, &device, options, err);
+}
+
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err)
 {
-    struct plan_options followed = *options;
+    struct plan_options effective = *options;
     struct arena said = { 0 };
     *plan = (struct plan){ 0 };
-    bool accepted = (!options->kv_plan || follow_kv_plan(&followed, model, &said, err))
-        && decide_all(plan, model, device, &followed, err);
+    bool accepted = (!options->kv_plan || apply_kv_plan(&effective, model, &said, err))
+        && decide_all(plan, model, device, &effective, err) && calibrate(plan, &effective, err);
     plan->said = said;
     note_failed(plan, options->failed);
     if (accepted)
         return true;
+    effective.find_calibration = NULL; // not for alternatives
     if (plan->refusal.flag)
-        refuse_find_alternatives(plan, &followed, err);
+        refuse_find_alternatives(plan, &effective, err);
     return false;
 }
 

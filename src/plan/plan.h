@@ -13,6 +13,8 @@
 #include "model/model.h"
 #include "plan/calibration.h"
 
+struct plan;
+
 struct plan_options {
     const char *kv_cache_dtype; // NULL: auto
     const char *kv_plan;        // a file that stands for the flags of the cache (plan/kv_plan.h); NULL: none
@@ -32,8 +34,13 @@ struct plan_options {
     size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
     const char *activations;            // of linear layers: "exact" (16 bits) or "int8"; NULL: exact
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
-    bool apart;                         // no op is fused: the results of all ops can be looked at
-    bool runs_here;                     // devices that can be planned for but not run are no alternatives to a refusal
+    // Called when the plan is accepted and wants a calibration, with which it is then decided again; NULL: none is looked
+    // for. *out is borrowed as long as the plan.
+    bool (*find_calibration)(void *context, const struct plan *plan, const struct kv_calibration **out,
+                             struct error *err);
+    void *find_context;
+    bool apart;     // no op is fused: the results of all ops can be looked at
+    bool runs_here; // devices that can be planned for but not run are no alternatives to a refusal
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };

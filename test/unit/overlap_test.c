@@ -44,7 +44,7 @@ static struct fake {
     struct engine engine;
     bool can_draw, can_follow;
     int asked;                          // rows that were asked for, of all steps
-    int started, followed;              // steps
+    int started, overlapped_steps;      // steps
     int fails_at_start, fails_at_end;   // the number of a step that does; 0: none
     struct fake_step steps[2];          // by number, modulo 2
     struct fake_row rows[BATCH_TOKENS]; // asked for, of the next step
@@ -148,7 +148,7 @@ int engine_start(struct engine *engine, struct error *err)
     if (number == fake.fails_at_start)
         return (fail)(err, "no step %d", number);
     assert_true(!step->number || step->done); // one may be under way, not two
-    fake.followed += fake.steps[(number + 1) % 2].number && !fake.steps[(number + 1) % 2].done;
+    fake.overlapped_steps += fake.steps[(number + 1) % 2].number && !fake.steps[(number + 1) % 2].done;
     *step = (struct fake_step){
         .number = number, .tokens = batch->tokens, .sequences = batch->sequences, .outputs = batch->outputs
     };
@@ -359,7 +359,7 @@ static void test_nothing_is_different(void **state)
             generator_stats(&generator, &stats[overlapped]);
             for (int i = 0; i < ANSWERS; i++)
                 client_check(&clients[i]);
-            assert_true(overlapped ? fake.followed > steps[1] / (seed % 2 ? 2 : 8) : !fake.followed);
+            assert_true(overlapped ? fake.overlapped_steps > steps[1] / (seed % 2 ? 2 : 8) : !fake.overlapped_steps);
             if (overlapped) {
                 assert_int_equal(event_count, count);
                 assert_memory_equal(events, before, (size_t)count * sizeof *events);
@@ -377,7 +377,7 @@ static void test_nothing_is_different(void **state)
 static void test_every_answer_is_true(void **state)
 {
     (void)state;
-    uint64_t preemptions = 0, followed = 0, stops = 0, cancelled = 0;
+    uint64_t preemptions = 0, overlapped_steps = 0, stops = 0, cancelled = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
         uint64_t own = seed;
         struct nibble_step step;
@@ -400,7 +400,7 @@ static void test_every_answer_is_true(void **state)
         }
         generator_stats(&generator, &stats);
         preemptions += stats.preemptions;
-        followed += (uint64_t)fake.followed;
+        overlapped_steps += (uint64_t)fake.overlapped_steps;
         for (int i = 0; i < ANSWERS; i++) {
             client_check(&clients[i]);
             stops += clients[i].reason == NIBBLE_FINISH_STOP;
@@ -408,7 +408,7 @@ static void test_every_answer_is_true(void **state)
         }
         world_close();
     }
-    assert_true(preemptions > 30 && followed > 5000 && stops > 500 && cancelled > 100);
+    assert_true(preemptions > 30 && overlapped_steps > 5000 && stops > 500 && cancelled > 100);
 }
 
 // One that ends unforeseen is told at once, and the step that was started for it is nobody's.
@@ -424,7 +424,7 @@ static void test_cancelled_while_a_step_is_ahead(void **state)
     client_add(&clients[0]);
     for (int i = 0; i < 10; i++)
         assert_true(generator_step(&generator, &step));
-    assert_true(fake.followed > 5);
+    assert_true(fake.overlapped_steps > 5);
     int count = clients[0].count;
     generator_cancel(&generator, clients[0].name);
     assert_int_equal(clients[0].reason, NIBBLE_FINISH_CANCELLED);
@@ -472,7 +472,7 @@ static void test_others_keep_steps_in_turn(void **state)
     run();
     for (int i = 0; i < 3; i++)
         client_check(&clients[i]);
-    assert_int_equal(fake.followed, 0);
+    assert_int_equal(fake.overlapped_steps, 0);
     world_close();
 }
 
@@ -531,7 +531,7 @@ static void test_samplers_on_the_host(void **state)
         memcpy(clients[i].expected, clients[i].delivered, sizeof clients[i].expected);
         assert_int_equal(clients[i].count, 70);
         assert_int_equal(fake.asked, 0);
-        assert_int_equal(fake.followed, 0);
+        assert_int_equal(fake.overlapped_steps, 0);
         world_close();
     }
     assert_int_equal(different, ANSWERS);

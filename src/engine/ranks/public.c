@@ -49,7 +49,7 @@ int nibble_ranks_lost_fd(const struct nibble_ranks *ranks) { return ranks_lost_f
 
 bool nibble_ranks_reports(const struct nibble_ranks *ranks) { return ranks_reports_loss(ranks->group.ranks); }
 
-bool nibble_ranks_work(struct nibble_ranks *ranks, struct error *err) { return follow(&ranks->group, err); }
+bool nibble_ranks_work(struct nibble_ranks *ranks, struct error *err) { return worker_run(&ranks->group, err); }
 
 void nibble_ranks_close(struct nibble_ranks *ranks)
 {

@@ -6,6 +6,6 @@
 #include "engine/ranks/group.h"
 
 // True: rank 0 has ended in order. False: it is gone, or something failed on this rank, which rank 0 has been sent.
-bool follow(struct group *group, struct error *err);
+bool worker_run(struct group *group, struct error *err);
 
 #endif
