@@ -131,7 +131,7 @@ static bool calibrate_whole(struct kv_calibration *out, const struct nibble_chec
     return ok || !insists;
 }
 
-// What a plan may ask for a calibration.
+// The context of calibrate_plan.
 struct calibrating {
     struct kv_calibration *calibration;
     const struct nibble_checkpoint *checkpoint;
