@@ -88,9 +88,10 @@ static bool make_in_place(void *context, const struct tensor *tensor, const stru
 static bool load_weights(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     if (engine->gpu)
-        return gpu_load_weights(engine->gpu, engine, options->progress, options->progress_context, err);
+        return gpu_load_weights(engine->gpu, engine, options->plan.user.progress, options->plan.user.progress_context,
+                                err);
     struct weights_target target = { make_in_place, engine };
-    return weights_load(&engine->plan, &target, options->progress, options->progress_context, err);
+    return weights_load(&engine->plan, &target, options->plan.user.progress, options->plan.user.progress_context, err);
 }
 
 // ---- opening ----
@@ -124,7 +125,7 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
         if (device->kind == DEVICE_CUDA && !engine->gpu && !(engine->gpu = gpu_open(device, err)))
             return false;
         struct cuda *cuda = engine->gpu ? gpu_cuda(engine->gpu) : NULL;
-        if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
+        if (options->plan.user.no_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
             return true;
         plan_free(&engine->plan);
     }
@@ -155,8 +156,8 @@ static bool decide(struct engine *engine, const struct engine_options *options, 
         return make_proven_plan(engine, &device, options, err);
     }
     int ranks = group_size(engine->group), sharers;
-    if (!engine_choose_device(&device, options->device, err)
-        || !group_share_device(&device, options->device, group_here(engine->group), &sharers, err))
+    if (!engine_choose_device(&device, options->plan.user.device, err)
+        || !group_share_device(&device, options->plan.user.device, group_here(engine->group), &sharers, err))
         return false;
     engine->shares_device = sharers > 1;
     return model_describe(&engine->model, engine->checkpoint, err)
@@ -172,8 +173,8 @@ static bool open_memory(struct engine *engine, struct error *err)
 
 static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return watch_open(engine, err) && program_bind(engine, err) && open_thread_pool(engine, options->threads, err)
-        && load_weights(engine, options, err);
+    return watch_open(engine, err) && program_bind(engine, err)
+        && open_thread_pool(engine, options->plan.user.threads, err) && load_weights(engine, options, err);
 }
 
 // The others open it, too. Each answers whether it has found the checkpoint.

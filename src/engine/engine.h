@@ -65,15 +65,9 @@ struct engine_plan {
 };
 
 struct engine_options {
-    struct engine_plan *decided; // taken over, and empty then; NULL: made by the engine
-    struct plan_options plan;
-    const char *device; // a word of device/device.h, or auto; NULL: auto
-    int threads;        // 0: every core
-    bool skip_self_test;
-    struct group *group; // the ranks that compute it together, borrowed as long as the engine is open; NULL: none
-    void (*progress)(void *context, double done);    // while weights are loaded, or NULL
-    void (*calibrating)(void *context, double done); // and while the model is measured before
-    void *progress_context;
+    struct plan_options plan;         // its `user` has what an engine is asked for besides its plan
+    struct engine_plan *decided;      // taken over, and empty then; NULL: made by the engine
+    struct group *group;              // the ranks that compute it together, borrowed as long as the engine is open
     const struct engine_watch *watch; // borrowed as long as the engine is open; NULL: none
 };
 

@@ -44,36 +44,12 @@ const char *nibble_version(void) { return NIBBLE_VERSION; }
 
 static struct plan_options plan_options_of(const struct nibble_options *options)
 {
-    return (struct plan_options){
-        .kv_cache_dtype = options->kv_cache_dtype,
-        .kv_plan = options->kv_plan,
-        .kv_skip_layers = options->kv_cache_dtype_skip_layers,
-        .kv_scale = options->kv_scale,
-        .kv_sink_pages = options->kv_sink_pages,
-        .kv_transform = options->kv_transform,
-        .attention_kernel = options->attention_kernel,
-        .linear_kernel = options->linear_kernel,
-        .activations = options->activations,
-        .max_model_len = options->max_model_len,
-        .max_num_seqs = options->max_num_seqs,
-        .batch_tokens = options->batch_tokens,
-        .state_tokens = options->mamba_block_size,
-        .memory_bytes = options->memory_bytes,
-        .kv_cache_bytes = options->kv_cache_bytes,
-        .gpu_memory_utilization = options->gpu_memory_utilization,
-        .apart = options->trace && options->trace->dump,
-    };
+    return (struct plan_options){ .user = *options, .apart = options->trace && options->trace->dump };
 }
 
 static struct engine_options engine_options_of(const struct nibble_options *options)
 {
-    return (struct engine_options){ .plan = plan_options_of(options),
-                                    .device = options->device,
-                                    .threads = options->threads,
-                                    .skip_self_test = options->no_self_test,
-                                    .progress = options->progress,
-                                    .calibrating = options->calibrating,
-                                    .progress_context = options->progress_context };
+    return (struct engine_options){ .plan = plan_options_of(options) };
 }
 
 // ---- calibration ----

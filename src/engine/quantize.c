@@ -85,10 +85,13 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
         .ops = 1u << OP_LINEAR | 1u << OP_EXPERTS, .buffers = UINT32_MAX, .after = look, .context = reading
     };
     const struct engine_options engine_options = {
-        .plan = { .kv_cache_dtype = "float32", .max_model_len = context, .max_num_seqs = 1, .apart = true },
-        .device = "cpu",
-        .threads = options->threads,
-        .watch = &reading->watch
+        .plan = { .user = { .device = "cpu",
+                            .threads = options->threads,
+                            .kv_cache_dtype = "float32",
+                            .max_model_len = context,
+                            .max_num_seqs = 1 },
+                  .apart = true },
+        .watch = &reading->watch,
     };
     if (!engine_open(&reading->engine, checkpoint, &engine_options, err))
         return false;

@@ -198,10 +198,11 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
                                       plan->refusal.layers, plan->device.word);
     if (pinned && op->kind == pinned->op)
         return refuse(plan, err, bind_pin_flag(op->kind), pinned->name, reason);
-    if (about_cache && sink_of(plan, op->layer) && options->kv_sink_pages)
-        return refuse(plan, err, "--kv-sink-pages", options->kv_sink_pages, reason);
-    return refuse(plan, err, about_cache ? "--kv-cache-dtype" : "--device",
-                  about_cache ? options->kv_cache_dtype ? options->kv_cache_dtype : "auto" : plan->device.word, reason);
+    if (about_cache && sink_of(plan, op->layer) && options->user.kv_sink_pages)
+        return refuse(plan, err, "--kv-sink-pages", options->user.kv_sink_pages, reason);
+    return refuse(
+        plan, err, about_cache ? "--kv-cache-dtype" : "--device",
+        about_cache ? options->user.kv_cache_dtype ? options->user.kv_cache_dtype : "auto" : plan->device.word, reason);
 }
 
 // A row stands where nothing runs, so that readers of a plan find one.
@@ -218,8 +219,8 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
     const struct model *model = plan->model;
     const struct kernel *attention, *linear;
     const struct op *unbound = NULL;
-    if (!find_pinned(plan, OP_ATTENTION, options->attention_kernel, &attention, err)
-        || !find_pinned(plan, OP_LINEAR, options->linear_kernel, &linear, err))
+    if (!find_pinned(plan, OP_ATTENTION, options->user.attention_kernel, &attention, err)
+        || !find_pinned(plan, OP_LINEAR, options->user.linear_kernel, &linear, err))
         return false;
     const char *nowhere = linear ? fits_nowhere(plan, linear) : NULL;
     if (nowhere)

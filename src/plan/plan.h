@@ -11,31 +11,17 @@
 #include "kernel/load.h"
 #include "kv/pool.h"
 #include "model/model.h"
+#include "nibble.h"
 #include "plan/calibration.h"
 
 struct plan;
 
 struct plan_options {
-    const char *kv_cache_dtype; // NULL: auto
-    const char *kv_plan;        // a file that stands for the flags of the cache (plan/kv_plan.h); NULL: none
-    const char *kv_skip_layers; // "0 1 28-29 sliding_window", commas or spaces; NULL: none
-    const char *kv_transform;   // "auto", "none", "rotate", "centre" or "centre+rotate"; NULL: auto
+    struct nibble_options user;               // as they were given: flags, or fields of the public interface
     const struct kv_calibration *calibration; // borrowed as long as the plan; NULL, or of no layers: nothing is known
-    const char *kv_scale;                     // "search" or "amax": scales of formats that leave a choice; NULL: search
-    const char *kv_sink_pages;          // a number: first pages of a sequence in 16 bit; NULL: chosen by the format
-    const char *attention_kernel;       // a row to use for the op and load it belongs to; NULL: the best
-    const char *linear_kernel;          // the same, for those ops that it fits
-    int max_model_len;                  // 0: the model's own, or as much of it as the memory holds
-    int max_num_seqs;                   // 0: 1
-    int batch_tokens;                   // 0: PLAN_BATCH_TOKENS, or half of them
-    int state_tokens;                   // that a kept state covers, a multiple of KV_PAGE_TOKENS; 0: chosen
-    size_t memory_bytes;                // bounds weights + workspace + pools; 0: what the device has
-    double gpu_memory_utilization;      // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
-    size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
-    const char *activations;            // of linear layers: "exact" (16 bits) or "int8"; NULL: exact
-    const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
-    // Called when the plan is accepted and wants a calibration, with which it is then decided again; NULL: none is looked
-    // for. *out is borrowed as long as the plan.
+    const struct kernel *const *failed;       // rows that failed their self-test, ends in NULL; NULL: none
+    // Called when the plan is accepted and wants a calibration, with which it is then decided again; NULL: it goes
+    // without. *out is borrowed as long as the plan.
     bool (*find_calibration)(void *context, const struct plan *plan, const struct kv_calibration **out,
                              struct error *err);
     void *find_context;

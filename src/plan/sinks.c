@@ -93,9 +93,9 @@ bool decide_sinks(struct plan *plan, const struct plan_options *options, const s
 {
     const struct model *model = plan->model;
     int asked = 0, wide = dtype_table[model->config.kv_dtype].bits;
-    if (!options->kv_sink_pages)
+    if (!options->user.kv_sink_pages)
         return choose_pages(plan, options, formats, pages), true;
-    if (!parse_pages(options->kv_sink_pages, &asked, err))
+    if (!parse_pages(options->user.kv_sink_pages, &asked, err))
         return false;
     for (int i = 0; i < model->config.layers; i++) {
         bool quantised = dtype_table[formats[i].k].bits < wide || dtype_table[formats[i].v].bits < wide;

@@ -421,7 +421,8 @@ static void test_self_test(void **state)
     struct device device;
     struct error err = { 0 };
     tiny_model(&tiny, "gemma3_text", &sizes, "{\"sliding_window\":20,\"sliding_window_pattern\":2}");
-    struct plan_options options = { .kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head", .kv_transform = "rotate" };
+    struct plan_options options = { .user.kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head",
+                                    .user.kv_transform = "rotate" };
     if (!device_open_cpu(&device, &err) || !model_describe(&model, &tiny.checkpoint, &err)
         || !plan_make(&plan, &model, &device, &options, &err))
         fail_msg("%s", err.text);

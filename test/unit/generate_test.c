@@ -42,7 +42,7 @@ static void world_open(struct world *world, const struct kind *kind, const struc
     struct engine_options own = *options;
     *world = (struct world){ .tiny.seed = 1 };
     tiny_model(&world->tiny, kind->type, &sizes, kind->more);
-    own.plan.kv_cache_dtype = kind->cache;
+    own.plan.user.kv_cache_dtype = kind->cache;
     if (!engine_open(&world->engine, &world->tiny.checkpoint, &own, &err))
         fail_msg("%s", err.text);
     generator_open(&world->generator, &world->engine, scheduling);
@@ -50,7 +50,7 @@ static void world_open(struct world *world, const struct kind *kind, const struc
 
 static void world_open_plain(struct world *world)
 {
-    world_open(world, &kinds[0], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 1 },
+    world_open(world, &kinds[0], &(struct engine_options){ .plan.user.max_num_seqs = 4, .plan.user.threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
 }
 
@@ -243,18 +243,19 @@ static void test_the_same_tokens_whatever_happens(void **state)
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
         struct nibble_scheduler_options scheduling = { .no_prefix_cache = true };
-        world_open(&world, &kinds[k], &(struct engine_options){ .threads = 1 }, &scheduling);
+        world_open(&world, &kinds[k], &(struct engine_options){ .plan.user.threads = 1 }, &scheduling);
         for (int i = 0; i < ANSWERS; i++)
             answer(&world, request_list.request_params[i], &alone[i]);
         world_close(&world);
         for (size_t i = 0; i < COUNT_OF(worlds); i++) {
-            struct engine_options options = { .plan.batch_tokens = worlds[i].batch, .threads = worlds[i].threads };
+            struct engine_options options = { .plan.user.batch_tokens = worlds[i].batch,
+                                              .plan.user.threads = worlds[i].threads };
             if (worlds[i].small) { // little more than for one
                 world_open(&world, &kinds[k], &options, &scheduling);
-                options.plan.kv_cache_bytes = world.engine.plan.pool_bytes * 5 / 4;
+                options.plan.user.kv_cache_bytes = world.engine.plan.pool_bytes * 5 / 4;
                 world_close(&world);
             }
-            options.plan.max_num_seqs = worlds[i].sequences;
+            options.plan.user.max_num_seqs = worlds[i].sequences;
             scheduling.no_prefix_cache = worlds[i].no_prefix_cache;
             world_open(&world, &kinds[k], &options, &scheduling);
             int cached = answer_together(&world, &request_list, alone);
@@ -368,7 +369,7 @@ static void test_cancelling_frees_at_once(void **state)
     static struct delivered delivered[3];
     uint64_t names[3];
     struct nibble_step step;
-    world_open(&world, &kinds[3], &(struct engine_options){ .plan.max_num_seqs = 2, .threads = 1 },
+    world_open(&world, &kinds[3], &(struct engine_options){ .plan.user.max_num_seqs = 2, .plan.user.threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
     for (int i = 0; i < 3; i++) {
         struct nibble_request request_params = plain_request(100);
@@ -463,11 +464,11 @@ static void test_dear_masks_hold_up_nobody(void **state)
     struct rules *rounds[] = { cheap, dear, dear };
     for (int round = 0; round < 3; round++) {
         struct world world;
-        struct engine_options options = { .plan.max_num_seqs = 8, .threads = 2 };
+        struct engine_options options = { .plan.user.max_num_seqs = 8, .plan.user.threads = 2 };
         if (round == 2) { // some are preempted while they sit out
             world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
             int pages = world.engine.pools[0].page_count;
-            options.plan.kv_cache_bytes = world.engine.plan.pool_bytes / pages * 14; // hardly more than for one
+            options.plan.user.kv_cache_bytes = world.engine.plan.pool_bytes / pages * 14; // hardly more than for one
             world_close(&world);
         }
         world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
@@ -620,7 +621,7 @@ static void test_continuing_allocates_nothing(void **state)
         struct world world;
         struct nibble_step step;
         static struct rules rules[4];
-        world_open(&world, &kinds[k], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 2 },
+        world_open(&world, &kinds[k], &(struct engine_options){ .plan.user.max_num_seqs = 4, .plan.user.threads = 2 },
                    &(struct nibble_scheduler_options){ 0 });
         for (int i = 0; i < 4; i++) {
             struct nibble_request request_params = plain_request(100);

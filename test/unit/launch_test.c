@@ -371,9 +371,10 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
     struct device device;
     struct error err;
     struct engine *engine = &world.engine;
-    struct plan_options options = {
-        .kv_cache_dtype = cache, .max_model_len = LENGTH, .max_num_seqs = SEQUENCES, .batch_tokens = TOKENS
-    };
+    struct plan_options options = { .user.kv_cache_dtype = cache,
+                                    .user.max_model_len = LENGTH,
+                                    .user.max_num_seqs = SEQUENCES,
+                                    .user.batch_tokens = TOKENS };
     *engine = (struct engine){ .checkpoint = &checkpoint };
     world.checked = 0;
     snprintf(world.what, sizeof world.what, "%s on %s, cache %s, weights %s",

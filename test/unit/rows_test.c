@@ -189,7 +189,7 @@ static const struct plan_op *attention_of(const struct scene *scene, int layer)
 static void check_bound(struct scene *scene, const char *device, const char *formats, const char *decode,
                         const char *prefill)
 {
-    assert_true(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
+    assert_true(make(scene, device, (struct plan_options){ .user.kv_cache_dtype = formats }));
     assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, decode);
     assert_string_equal(attention_of(scene, 0)->rows[PREFILL][0]->name, prefill);
 }
@@ -217,7 +217,7 @@ static void test_siblings_are_not_let_in_by_likeness(void **state)
 static void test_each_layer_is_decided_by_its_own_formats(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .kv_cache_dtype = "nvfp4", .kv_skip_layers = "1" };
+    struct plan_options options = { .user.kv_cache_dtype = "nvfp4", .user.kv_cache_dtype_skip_layers = "1" };
     scene->model.config.kv_dtype = DTYPE_F16; // what a skipped layer has
     assert_true(make(scene, "cpu:avx2", options));
     assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_best");
@@ -227,7 +227,7 @@ static void test_each_layer_is_decided_by_its_own_formats(void **state)
 
 static void check_refused(struct scene *scene, const char *device, const char *formats, const char *says)
 {
-    assert_false(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
+    assert_false(make(scene, device, (struct plan_options){ .user.kv_cache_dtype = formats }));
     assert_non_null(scene->plan.refusal.flag);
     if (!strstr(scene->err.text, says))
         fail_msg("\"%s\" is not in: %s", says, scene->err.text);
@@ -248,19 +248,19 @@ static void test_a_neighbour_is_not_the_family(void **state)
 static void test_a_pinned_row_is_used_or_refused(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
+    struct plan_options options = { .user.kv_cache_dtype = "nvfp4", .user.attention_kernel = "attention_ref" };
     assert_true(make(scene, "cpu:avx2", options));
     assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_ref");
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_decode" };
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_good_decode" };
     assert_true(make(scene, "cpu:avx2", options)); // it is for decode; the row for prefill is selected as usual
     assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_good_decode");
     assert_string_equal(attention_of(scene, 0)->rows[PREFILL][0]->name, "attention_ref");
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_bets" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
     assert_non_null(strstr(scene->err.text, "did you mean attention_best?"));
     assert_non_null(strstr(scene->err.text, "those that fit are attention_good_decode attention_ref"));
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_best" };
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_best" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_string_equal(scene->plan.refusal.flag, "--attention-kernel");
     assert_non_null(strstr(scene->err.text, "does not read keys in fp8_e4m3"));
@@ -271,7 +271,7 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
 static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    struct plan_options options = { .user.linear_kernel = "linear_rounding" };
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
     assert_string_equal(first_of(scene, OP_LINEAR, 0)->rows[DECODE][0]->name, "linear_ref");
     const char *reason = NULL;
@@ -298,17 +298,17 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 static void test_a_pinned_linear_fits_somewhere_or_is_refused(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    struct plan_options options = { .user.linear_kernel = "linear_rounding" };
     assert_false(make(scene, "cpu:ref", options));
     assert_string_equal(scene->plan.refusal.flag, "--linear-kernel");
     assert_non_null(strstr(scene->err.text, "it fits no linear layer on cpu:ref: it needs avx2"));
     assert_non_null(strstr(scene->err.text, "--linear-kernel linear_ref"));
-    options.linear_kernel = "linear_sm100";
+    options.user.linear_kernel = "linear_sm100";
     assert_false(make(scene, "sm_90", options));
     assert_non_null(strstr(scene->err.text, "it needs products that sm_100 is the first to have, not sm_90"));
     assert_false(make(scene, "sm_100", options)); // other ops have no row for GPUs here
     assert_null(strstr(scene->err.text, "linear_sm100"));
-    options.linear_kernel = "linear_roundign";
+    options.user.linear_kernel = "linear_roundign";
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
     assert_non_null(strstr(scene->err.text,
@@ -321,7 +321,7 @@ static void test_a_pinned_linear_that_lies_is_refused(void **state)
 {
     struct scene *scene = *state;
     struct engine engine;
-    struct engine_options options = { .plan.linear_kernel = "linear_rounding", .threads = 1 };
+    struct engine_options options = { .plan.user.linear_kernel = "linear_rounding", .plan.user.threads = 1 };
     struct device device;
     assert_true(device_open_cpu(&device, &scene->err));
     if (!(device.features & CPU_AVX2))
@@ -351,7 +351,7 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
 {
     struct scene *scene = *state;
     struct engine engine;
-    struct engine_options options = { .plan.kv_cache_dtype = "nvfp4", .threads = 1 };
+    struct engine_options options = { .plan.user.kv_cache_dtype = "nvfp4", .plan.user.threads = 1 };
     struct device device;
     assert_true(device_open_cpu(&device, &scene->err));
     if (!(device.features & CPU_AVX2))
@@ -365,7 +365,7 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
     for (int i = 0; i < engine.model.op_count; i++)
         assert_ptr_not_equal(engine.plan.ops[i].rows[DECODE][0], &extra[0]);
     engine_close(&engine);
-    options.plan.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
+    options.plan.user.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
     assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
     assert_non_null(strstr(scene->err.text, "attention_best fails its self-test"));
 }

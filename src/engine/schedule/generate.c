@@ -98,14 +98,7 @@ uint64_t generator_add(struct generator *generator, const struct nibble_request 
         .stop_count = request_params->stop_count,
     };
     sampling_params_open(&answer->sampling, request_params, rows_vocabulary(generator));
-    struct scheduler_params scheduled = { .prompt = request_params->prompt,
-                                          .prompt_count = (int)request_params->prompt_count,
-                                          .max_tokens = request_params->max_tokens,
-                                          .score_prompt = request_params->score_prompt,
-                                          .priority = request_params->priority,
-                                          .salt = { request_params->cache_salt, request_params->cache_salt_len },
-                                          .after = request_params->after };
-    scheduler_add(&generator->scheduler, &answer->request, &scheduled, now(generator));
+    scheduler_add(&generator->scheduler, &answer->request, request_params, now(generator));
     return answer->request.name;
 }
 

@@ -75,26 +75,26 @@ struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name)
     return NULL;
 }
 
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct nibble_request *params,
                    double now)
 {
     const struct scheduler_options *options = &scheduler->options;
-    int length = request_params->prompt_count + request_params->max_tokens;
+    int prompt_count = (int)params->prompt_count, length = prompt_count + params->max_tokens;
     for (int i = 0; i < options->classes; i++)
         assert(kv_table_pages_needed(&options->pools[i].class, length, options->batch_tokens)
                <= options->pools[i].page_count);
     *request = (struct request){
         .name = ++scheduler->last_name,
-        .prompt_count = request_params->prompt_count,
-        .priority = request_params->priority,
-        .next_output = request_params->score_prompt ? 0 : request_params->prompt_count - 1,
-        .leader = request_params->after ? scheduler_find(scheduler, request_params->after) : NULL,
-        .usage = { .prompt_tokens = request_params->prompt_count, .arrived = now },
+        .prompt_count = prompt_count,
+        .priority = params->priority,
+        .next_output = params->score_prompt ? 0 : prompt_count - 1,
+        .leader = params->after ? scheduler_find(scheduler, params->after) : NULL,
+        .usage = { .prompt_tokens = prompt_count, .arrived = now },
     };
     sequence_open(&request->sequence, options->pools, options->classes, length);
-    sequence_append(&request->sequence, request_params->prompt, request_params->prompt_count);
+    sequence_append(&request->sequence, params->prompt, prompt_count);
     if (options->prefix_cache)
-        kv_prefix_open(&request->prefix, request_params->salt, length);
+        kv_prefix_open(&request->prefix, (struct bytes){ params->cache_salt, params->cache_salt_len }, length);
     enqueue(scheduler, request);
 }
 

@@ -68,18 +68,9 @@ struct scheduler {
 void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options);
 void scheduler_close(struct scheduler *scheduler); // no request may be left
 
-// The parameters of a request that matter to the scheduler.
-struct scheduler_params {
-    const int32_t *prompt;
-    int prompt_count, max_tokens;
-    bool score_prompt; // logits are wanted after every token of the prompt
-    int priority;
-    struct bytes salt; // of the prefix cache (cache_salt): pages are shared only among requests with the same
-    uint64_t after;    // a request whose prompt is to be read first; 0 or unknown: none
-};
-
-// Fills *request and queues it.
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
+// Fills *request and queues it. The scheduler reads the prompt, its length and max_tokens, whether the prompt is scored,
+// the priority, the salt of the prefix cache, and the request to wait for.
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct nibble_request *params,
                    double now);
 
 // Takes a request out, finished or not, also of the chunks; its pages are free afterwards.
