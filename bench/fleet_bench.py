@@ -14,7 +14,7 @@ import pathlib
 import statistics
 import sys
 
-import fleet_plot
+import plot
 import fleet_replay
 import fleet_steps
 
@@ -173,14 +173,14 @@ def draw_plots(results, sizes, folder):
         return {policy: [mean(results[f"{table} {place} {policy}"], *path) * scale for place in places] for policy in POLICIES}
 
     folder.mkdir(parents=True, exist_ok=True)
-    fleet_plot.draw(folder / "fleet-size.svg", [
-        fleet_plot.Panel("prefix cache hit rate", "servers", sizes, curves("size", sizes, "hit_rate"), percent=True, by_position=True),
-        fleet_plot.Panel("time to first token, p99 [ms]", "servers", sizes, curves("size", sizes, "first_token_s", "p99", scale=1e3),
+    plot.draw(folder / "fleet-size.svg", [
+        plot.Panel("prefix cache hit rate", "servers", sizes, curves("size", sizes, "hit_rate"), percent=True, by_position=True),
+        plot.Panel("time to first token, p99 [ms]", "servers", sizes, curves("size", sizes, "first_token_s", "p99", scale=1e3),
                          logarithmic=True, by_position=True)])
-    fleet_plot.draw(folder / "fleet-load.svg", [
-        fleet_plot.Panel("time to first token, p99 [ms]", "sessions begun per second and server", LOADS,
+    plot.draw(folder / "fleet-load.svg", [
+        plot.Panel("time to first token, p99 [ms]", "sessions begun per second and server", LOADS,
                          curves("load", LOADS, "first_token_s", "p99", scale=1e3), logarithmic=True),
-        fleet_plot.Panel("time per token, mean [ms]", "sessions begun per second and server", LOADS,
+        plot.Panel("time per token, mean [ms]", "sessions begun per second and server", LOADS,
                          curves("load", LOADS, "token_s", "mean", scale=1e3))])
 
 

@@ -47,7 +47,8 @@ int command_plan(int argc, char **argv)
         { "--memory", OPTION_SIZE, &command.options.memory_bytes, "BYTES",
           "budget of weights and cache (free memory)" },
         { "--json", OPTION_FLAG, &command.json, NULL, "as JSON" },
-        { "--verbose", OPTION_FLAG, &command.verbose, NULL, "every kernel that was passed over, and why" },
+        { "--verbose", OPTION_FLAG, &command.verbose, NULL,
+          "the kernel of every op, and every rejected one with its reason" },
         { 0 },
     };
     const struct command_line line = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/explain.h: a plan in words, for people and for programs (doc/interface.md has the JSON).
+// plan/explain.h: a plan in words. The JSON is the one representation (doc/interface.md); texts are rendered from it.
 #ifndef PLAN_EXPLAIN_H
 #define PLAN_EXPLAIN_H
 
@@ -8,7 +8,7 @@
 
 struct explain_style {
     bool colour;  // for a terminal
-    bool verbose; // every kernel that was passed over, and why
+    bool verbose; // the kernels of every op, and every kernel that was rejected
 };
 
 void explain_short(const struct plan *plan, struct strbuf *out); // a line, for the start of run, and warnings

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/explain_checkpoint.c: what the plan says of the checkpoint itself: weights that lie otherwise than kernels read
-// them, scales of the cache, what was not used, and warnings.
+// plan/explain_checkpoint.c: the checkpoint itself, as JSON: weights whose layout in the files differs from what
+// kernels read, scales of the cache, unused tensors, and warnings.
 #include "base/map.h"
 #include "model/tensor_source.h"
 #include "plan/explain_parts.h"
@@ -64,30 +64,6 @@ static int count_scales(const struct plan *plan, int *idle)
         *idle += !uses_scale(&layout->k) && !uses_scale(&layout->v);
     }
     return count;
-}
-
-void explain_add_checkpoint(const struct plan *plan, struct strbuf *out)
-{
-    struct stored_kind kinds[STORED_MAX];
-    int count = list_stored(plan, kinds), idle, scaled = count_scales(plan, &idle);
-    for (int i = 0; i < count; i++)
-        strbuf_add_format(out, "stored    %s, read as %s%s%s\n", kinds[i].form, dtype_word(kinds[i].dtype),
-                          kinds[i].why ? ": " : "", kinds[i].why ? kinds[i].why : "");
-    if (scaled)
-        strbuf_add_format(out, "scales    of the cache for %d layers in the checkpoint%s", scaled, idle ? "" : "\n");
-    if (idle)
-        strbuf_add_format(out, ", unused by %d whose formats have none\n", idle);
-    if (plan->model->unused)
-        strbuf_add_format(out, "unused    tensors: %s\n", plan->model->unused);
-    explain_add_warnings(plan, "warning   ", out);
-}
-
-void explain_add_warnings(const struct plan *plan, const char *title, struct strbuf *out)
-{
-    for (int i = 0; i < plan->model->warning_count; i++)
-        strbuf_add_format(out, "%s%s\n", title, plan->model->warnings[i]);
-    if (plan->calibration && plan->calibration->warning)
-        strbuf_add_format(out, "%s%s\n", title, plan->calibration->warning);
 }
 
 json_t *explain_json_stored(const struct plan *plan)

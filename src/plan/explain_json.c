@@ -4,65 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
 #include "plan/cost.h"
-#include "plan/explain.h"
 #include "plan/explain_parts.h"
-
-// Bits of the cache per number, scales included.
-static double side_bits(const struct kv_side *side)
-{
-    return 8.0 * (double)(side->data_bytes + side->scale_bytes) / side->dim;
-}
-
-static json_t *json_of_layer(const struct plan *plan, int index)
-{
-    const struct plan_class *class = explain_class_of(plan, index);
-    static const enum op_kind kinds[] = { OP_ATTENTION, OP_KV_WRITE, OP_LINEAR };
-    const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
-    bool latent = class->layout.latent; // then V takes no bits of its own
-    json_t *layer = json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:o}", "index", index, "attention",
-                              latent                   ? "mla"
-                                  : class->kind.window ? "window"
-                                                       : "full",
-                              "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k",
-                              dtype_word(k->dtype), "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits",
-                              latent ? 0.0 : side_bits(v), "transform", explain_transform(plan, index),
-                              "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
-                              explain_json_layer_rows(plan, index, kinds, sizeof kinds / sizeof *kinds));
-    const char *scale = explain_scale(plan, index);
-    json_object_set_new(layer, "scale", scale ? json_string(scale) : json_null());
-    json_object_set_new(layer, "transform_errors", explain_json_errors(plan, index));
-    json_object_set_new(layer, "sink_pages", json_integer(explain_sink_pages(plan, index)));
-    if (latent)
-        json_object_set_new(layer, "latent", json_pack("[i, i]", v->dim, k->dim - v->dim));
-    return layer;
-}
-
-static json_t *json_of_memory(const struct plan *plan)
-{
-    json_t *pools = json_array();
-    for (int i = 0; i < plan->class_count; i++) {
-        const struct plan_class *class = &plan->classes[i];
-        struct strbuf name = { 0 };
-        explain_add_attention(&name, class);
-        strbuf_add_byte(&name, ' ');
-        if (class->kind.state)
-            strbuf_add_text(&name, dtype_word(DTYPE_F32));
-        else
-            explain_add_formats(&name, &class->layout);
-        if (class->kind.end)
-            strbuf_add_text(&name, " sink pages");
-        json_array_append_new(
-            pools,
-            json_pack("{s:s, s:I, s:i, s:i}", "class", name.data, "page_bytes", (json_int_t)class->page_bytes, "pages",
-                      class->pages, "page_tokens", class->kind.page_tokens));
-        strbuf_free(&name);
-    }
-    return json_pack("{s:I, s:I, s:i, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
-                     (json_int_t)plan->workspace_bytes, "page_tokens", KV_PAGE_TOKENS, "pools", pools, "tokens",
-                     (json_int_t)plan_cache_tokens(plan), "max_concurrency", plan->concurrency);
-}
 
 // "a; b" as a list.
 static json_t *json_of_reason_text(const char *text)
@@ -82,10 +27,11 @@ static json_t *json_of_reasons(const struct plan_reason *reasons, int count)
     for (int i = 0; i < count; i++) {
         struct strbuf layers = { 0 };
         if (reasons[i].first_layer >= 0)
-            explain_add_range(&layers, reasons[i].first_layer, reasons[i].last_layer);
-        json_t *entry = json_pack("{s:s, s:s, s:s, s:o}", "layers", strbuf_text(&layers), "op",
-                                  op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
-                                  json_of_reason_text(reasons[i].text));
+            strbuf_add_format(&layers, reasons[i].first_layer < reasons[i].last_layer ? "%d-%d" : "%d",
+                              reasons[i].first_layer, reasons[i].last_layer);
+        json_t *entry = json_pack("{s:s, s:s, s:s, s:i, s:o}", "layers", strbuf_text(&layers), "op",
+                                  op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "priority",
+                                  reasons[i].kernel->priority, "reasons", json_of_reason_text(reasons[i].text));
         json_array_append_new(list, entry);
         strbuf_free(&layers);
     }
@@ -130,33 +76,46 @@ static json_t *json_of_experts(const struct plan *plan)
                      (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->top_k / experts->count));
 }
 
-// Words of the formats in a set.
-static json_t *json_of_formats(uint64_t formats)
+static json_t *json_of_model(const struct plan *plan)
 {
-    json_t *words = json_array();
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (formats >> i & 1)
-            json_array_append_new(words, json_string(dtype_word((enum dtype)i)));
-    return words;
+    const struct model_config *config = &plan->model->config;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "layers", config->layers, "heads", config->heads,
+                     "kv_heads", config->kv_heads, "head_size", config->head_dim, "latent", config->latent,
+                     "vocabulary", config->vocabulary, "context", config->context);
 }
 
-// Their bytes in memory are those of all formats and what layouts and second copies add.
-static json_t *json_of_weights(const struct plan *plan)
+// The -Dcuda-archs that would give this build code for an imagined GPU; NULL where it has some, or needs none.
+static const char *missing_code(const struct device *device, struct strbuf *out)
 {
-    size_t by_format[DTYPE_COUNT];
-    struct explain_packing packing = explain_packing(plan);
-    json_t *formats = json_object();
-    plan_weights_by_format(plan->model, by_format);
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (by_format[i])
-            json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
-    return json_pack("{s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)plan->weight_bytes,
-                     "by_format", formats, "layout_bytes", (json_int_t)packing.layout_bytes, "copied_bytes",
-                     (json_int_t)packing.copied_bytes, "stored", explain_json_stored(plan), "int16_activations",
-                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT16)), "int8_activations",
-                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT8)), "nvfp4_activations",
-                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_NVFP4)), "dequantised",
-                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_UNPACKED)));
+    if (device->kind != DEVICE_CUDA || !device->imagined || cuda_has_code(device->sm))
+        return NULL;
+    strbuf_add_format(out, "%d%s", device->sm, cuda_is_listed(cuda_wgmma_architectures, device->sm) ? "a" : "");
+    return out->data;
+}
+
+static json_t *json_of_device(const struct plan *plan)
+{
+    const struct device *device = &plan->device;
+    struct arena arena = { 0 };
+    struct strbuf code = { 0 };
+    bool gpu = device->kind == DEVICE_CUDA;
+    json_t *out = json_pack("{s:b, s:s, s:s, s:i, s:I, s:s?, s:s, s:s?}", "imagined", device->imagined, "name",
+                            device->name, "unit", gpu ? "multiprocessors" : "cores", "units",
+                            gpu ? device->multiprocessors : device->cores, "memory", (json_int_t)device->memory_bytes,
+                            "features",
+                            device->kind == DEVICE_CPU ? device_feature_words(&arena, device->features) : NULL, "note",
+                            device->note, "missing_code", missing_code(device, &code));
+    strbuf_free(&code);
+    arena_free(&arena);
+    return out;
+}
+
+static json_t *json_of_next(const struct plan *plan)
+{
+    const struct plan_next *next = &plan->next;
+    return !next->value ? json_null()
+                        : json_pack("{s:[s, s], s:f, s:f}", "flags", next->flag, next->value, "tokens_factor",
+                                    next->factor, "divergence", next->divergence);
 }
 
 // The functions that draw tokens on a GPU, which are no op's.
@@ -172,14 +131,15 @@ static json_t *json_of_acceptance(const struct plan *plan)
 {
     json_t *layers = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
-        json_array_append_new(
-            layers,
-            plan->model->layer[i].kind == LAYER_ATTENTION ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
+        json_array_append_new(layers, explain_json_layer(plan, i));
     json_t *root = json_pack(
-        "{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "accepted", true, "device", plan->device.word,
-        "architecture", plan->model->config.architecture, "servable", !plan->model->imagined, "layers", layers,
-        "kernels", explain_json_rows(plan), "weights", json_of_weights(plan), "memory", json_of_memory(plan),
-        "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint", explain_json_checkpoint(plan));
+        "{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:o}", "accepted", true,
+        "device", plan->device.word, "architecture", plan->model->config.architecture, "servable",
+        !plan->model->imagined, "model", json_of_model(plan), "hardware", json_of_device(plan), "layers", layers,
+        "bindings", explain_json_bindings(plan), "kernels", explain_json_rows(plan), "fused", explain_json_fused(plan),
+        "slow", explain_json_slow(plan), "weights", explain_json_weights(plan), "memory", explain_json_memory(plan),
+        "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint", explain_json_checkpoint(plan),
+        "failed", plan->failed_note, "next", json_of_next(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
     if (plan->device.kind == DEVICE_CUDA)
@@ -189,9 +149,14 @@ static json_t *json_of_acceptance(const struct plan *plan)
     return root;
 }
 
+json_t *explain_root(const struct plan *plan)
+{
+    return plan->refusal.flag ? json_of_refusal(plan) : json_of_acceptance(plan);
+}
+
 void explain_json(const struct plan *plan, struct strbuf *out)
 {
-    json_t *root = plan->refusal.flag ? json_of_refusal(plan) : json_of_acceptance(plan);
+    json_t *root = explain_root(plan);
     char *text = json_dumps(root, JSON_INDENT(2));
     strbuf_add_format(out, "%s\n", text);
     free(text);

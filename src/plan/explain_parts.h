@@ -1,78 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/explain_parts.h: what the two forms of an explanation share.
+// plan/explain_parts.h: what the files of an explanation share: parts of the JSON, and the printer of the text.
 #ifndef PLAN_EXPLAIN_PARTS_H
 #define PLAN_EXPLAIN_PARTS_H
 
 #include <jansson.h>
 
 #include "base/strbuf.h"
+#include "plan/explain.h"
 #include "plan/plan.h"
 
+// ---- JSON ----
+
+json_t *explain_root(const struct plan *plan); // explain_json.c: a plan or its refusal; the caller's
+
 const struct plan_class *explain_class_of(const struct plan *plan, int layer);
-int explain_op_of(const struct plan *plan, int layer, enum op_kind kind); // the layer's first op of that kind, or -1
+json_t *explain_json_formats(uint64_t formats); // the words of a set of formats
 
-// explain_rows.c: the rows that a matrix, or an op without, is bound to, by load; "a up to 8 tokens, b beyond"; lines
-// about those of matrices and of attention, and about those that are slow.
-struct explain_rows {
-    const struct kernel *row[KERNEL_LOADS];
-};
-struct explain_rows explain_rows_of(const struct plan *plan, int op, int matrix);
-bool explain_same_rows(const struct explain_rows *a, const struct explain_rows *b);
-void explain_add_rows(struct strbuf *out, const struct explain_rows *rows);
-void explain_add_matrices(const struct plan *plan, struct strbuf *out);
-void explain_add_attention_rows(const struct plan *plan, struct strbuf *out);
-void explain_add_slow(const struct plan *plan, const char *title, struct strbuf *out);
-// All that are bound, each with its op, loads, layers and functions; those of the first op of some kinds in a layer.
+// explain_kernels.c: the kernels that ops are bound to. All rows, each with its loads, layers and functions; the ops
+// that have the same rows, with the row of each load; those of the first op of some kinds in a layer; what is fused;
+// sentences about slow rows.
 json_t *explain_json_rows(const struct plan *plan);
+json_t *explain_json_bindings(const struct plan *plan);
 json_t *explain_json_layer_rows(const struct plan *plan, int layer, const enum op_kind *kinds, int count);
-// Formats of the weights for which these rows, or any where it is NULL, round activations or dequantise.
-enum explain_set { EXPLAIN_INT16, EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
-uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set);
+json_t *explain_json_fused(const struct plan *plan);
+json_t *explain_json_slow(const struct plan *plan);
 
-void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
-void explain_add_size(struct strbuf *out, size_t bytes);                        // "1.5 MiB"
-void explain_add_range(struct strbuf *out, int first, int last);                // "0-3" or "7"
-void explain_add_formats(struct strbuf *out, const struct kv_layout *layout);   // "fp8_e4m3/nvfp4" or "nvfp4"
+// explain_memory.c: weights, and memory with the cost of a context.
+json_t *explain_json_weights(const struct plan *plan);
+json_t *explain_json_memory(const struct plan *plan);
 
-// explain_memory.c: "float32 137.2 KiB, Q4_1 63.3 MiB"; "context length 8192 tokens, cache capacity 65536 tokens"; all
-// lines about weights, memory and the cache.
-void explain_add_weight_formats(const struct plan *plan, struct strbuf *out);
-void explain_add_lengths(const struct plan *plan, struct strbuf *out);
-void explain_add_memory(const struct plan *plan, struct strbuf *out);
+// explain_layer.c: a layer with attention, with a state, or without either.
+json_t *explain_json_layer(const struct plan *plan, int index);
+const char *explain_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
 
-// Breaks down the memory of weights: the bytes of their formats, second copies of some in another layout, and the bytes
-// that the layouts that kernels read add, or save.
-struct explain_packing {
-    size_t listed_bytes, copied_bytes;
-    int64_t layout_bytes;
-};
-struct explain_packing explain_packing(const struct plan *plan);
-
-// explain_state.c: lines about layers without attention, and an entry for one of them.
-void explain_add_states(const struct plan *plan, struct strbuf *out);
-json_t *explain_json_recurrent(const struct plan *plan, int index);
-
-// explain_store.c: how a layer's scales are chosen, NULL where nothing is to choose, and how many of its first pages
-// are kept apart; a line about both.
-const char *explain_scale(const struct plan *plan, int layer);
-int explain_sink_pages(const struct plan *plan, int layer);
-void explain_add_store(const struct plan *plan, struct strbuf *out);
-
-// explain_transform.c: the word for what a layer's keys are stored as, "auto" where that is still to be measured, lines
-// about it, and the errors that were measured, if any.
-const char *explain_transform(const struct plan *plan, int layer);
-void explain_add_transform(const struct plan *plan, struct strbuf *out);
-void explain_add_short_transform(const struct plan *plan, struct strbuf *out);
-json_t *explain_json_errors(const struct plan *plan, int layer);
-
-// explain_ranks.c: lines about the ranks that share the model, none where it is whole, and the same for programs.
-void explain_add_ranks(const struct plan *plan, struct strbuf *out);
+// explain_ranks.c, explain_checkpoint.c
 json_t *explain_json_ranks(const struct plan *plan);
-
-// explain_checkpoint.c: lines about the checkpoint, warnings last, and the same for programs.
-void explain_add_checkpoint(const struct plan *plan, struct strbuf *out);
-void explain_add_warnings(const struct plan *plan, const char *title, struct strbuf *out);
 json_t *explain_json_stored(const struct plan *plan);
 json_t *explain_json_checkpoint(const struct plan *plan);
+
+// ---- text ----
+
+enum { EXPLAIN_WIDTH = 80, EXPLAIN_INDENT = 10 };
+
+struct explain_page {
+    struct strbuf *out;
+    struct explain_style style;
+    json_t *plan;
+};
+
+// Members of JSON objects; "" and 0 where there is none.
+const char *explain_string(const json_t *object, const char *key);
+long long explain_number(const json_t *object, const char *key);
+
+void explain_add_size(struct strbuf *out, double bytes);         // "1.5 MiB"
+void explain_add_words(struct strbuf *out, const json_t *words); // "Q4_1 Q8_0"
+
+// A line with its title in the first column, wrapped between words; nothing where the text is empty. Frees the text.
+void explain_add_line(struct explain_page *page, const char *title, struct strbuf *text);
+
+void explain_text_layers(struct explain_page *page);  // explain_text_layers.c: the table of layers, and how they store
+void explain_text_kernels(struct explain_page *page); // explain_text_kernels.c: the table of kernels, and rejected ones
+void explain_text_memory(struct explain_page *page);  // explain_text_memory.c: weights, cache, memory, ranks
+void explain_add_weight_formats(struct strbuf *out, const json_t *weights);
+void explain_add_lengths(struct strbuf *out, const json_t *memory);
 
 #endif

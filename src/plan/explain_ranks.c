@@ -1,80 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/explain_ranks.c: what each of several ranks holds, what more than one of them does, and what they exchange.
-#include <string.h>
-
+// plan/explain_ranks.c: what each of several ranks holds, what more than one of them does, and what they exchange, as
+// JSON.
 #include "plan/explain_parts.h"
-
-// Those that the plan knows: all of them, or the one whose plan it is.
-struct known {
-    const struct plan_rank *list;
-    int count;
-};
-
-static void add_rank(const struct plan *plan, const struct plan_rank *held, struct strbuf *out)
-{
-    const struct model_config *config = &plan->model->config;
-    strbuf_add_format(out, "rank %-4d query heads ", held->rank);
-    explain_add_range(out, held->first_head, held->first_head + held->heads - 1);
-    strbuf_add_format(out, " of %d, KV head%s ", config->heads, held->kv_heads > 1 ? "s" : "");
-    explain_add_range(out, held->first_kv_head, held->first_kv_head + held->kv_heads - 1);
-    strbuf_add_format(out, " of %d; weights ", config->kv_heads);
-    explain_add_size(out, held->weight_bytes);
-    strbuf_add_text(out, ", workspace ");
-    explain_add_size(out, held->workspace_bytes);
-    strbuf_add_text(out, ", cache ");
-    explain_add_size(out, held->pool_bytes);
-    strbuf_add_byte(out, '\n');
-}
-
-static const struct model_replica *find_replica(const struct plan_rank *held, const char *what)
-{
-    for (int i = 0; i < held->replicated_count; i++)
-        if (!strcmp(held->replicated[i].what, what))
-            return &held->replicated[i];
-    return NULL;
-}
-
-// A line for what a rank is the first to have, with the bytes of one that has most of it.
-static void add_copies(const struct known *known, int rank, struct strbuf *out)
-{
-    for (int i = 0; i < known->list[rank].replicated_count; i++) {
-        const struct model_replica *replica = &known->list[rank].replicated[i];
-        size_t most = replica->bytes;
-        bool is_first = true;
-        for (int j = 0; j < known->count; j++) {
-            const struct model_replica *other = find_replica(&known->list[j], replica->what);
-            is_first &= !other || j >= rank;
-            most = other && other->bytes > most ? other->bytes : most;
-        }
-        if (!is_first)
-            continue;
-        strbuf_add_format(out, "copies    %s, ", replica->what);
-        explain_add_size(out, most);
-        strbuf_add_format(out, ": %s\n", replica->why);
-    }
-}
-
-void explain_add_ranks(const struct plan *plan, struct strbuf *out)
-{
-    const struct model_shard *shard = &plan->model->shard;
-    struct plan_rank own = plan_rank_of(plan);
-    struct known known = plan->rank_count ? (struct known){ plan->ranks, plan->rank_count } : (struct known){ &own, 1 };
-    if (!shard->ranks)
-        return;
-    strbuf_add_format(out, "ranks     %d; kernels, bytes per token and pools are rank %d's\n", shard->ranks,
-                      shard->rank);
-    for (int i = 0; i < known.count; i++)
-        add_rank(plan, &known.list[i], out);
-    for (int i = 0; i < known.count; i++)
-        add_copies(&known, i, out);
-    strbuf_add_text(out, "exchange  each rank sends ");
-    explain_add_size(out, shard->exchanged_bytes);
-    strbuf_add_text(out, " per token and ");
-    explain_add_size(out, shard->exchanged_output_bytes);
-    strbuf_add_format(
-        out, " for the logits of one, %s\n",
-        plan->device.kind == DEVICE_CUDA ? "by NCCL where it is there, else through pinned memory by MPI" : "by MPI");
-}
 
 static json_t *json_of_rank(const struct plan_rank *held)
 {
@@ -94,11 +21,15 @@ json_t *explain_json_ranks(const struct plan *plan)
 {
     const struct model_shard *shard = &plan->model->shard;
     struct plan_rank own = plan_rank_of(plan);
+    const char *carrier = plan->device.kind == DEVICE_CUDA ? "by NCCL where it is there, else through pinned memory by "
+                                                             "MPI"
+                                                           : "by MPI";
     json_t *list = json_array();
     for (int i = 0; i < plan->rank_count; i++)
         json_array_append_new(list, json_of_rank(&plan->ranks[i]));
     if (!plan->rank_count)
         json_array_append_new(list, json_of_rank(&own));
-    return json_pack("{s:i, s:o, s:I, s:I}", "count", shard->ranks, "list", list, "sent_per_token",
-                     (json_int_t)shard->exchanged_bytes, "sent_per_output", (json_int_t)shard->exchanged_output_bytes);
+    return json_pack("{s:i, s:i, s:o, s:I, s:I, s:s}", "count", shard->ranks, "rank", shard->rank, "list", list,
+                     "sent_per_token", (json_int_t)shard->exchanged_bytes, "sent_per_output",
+                     (json_int_t)shard->exchanged_output_bytes, "by", carrier);
 }

@@ -46,6 +46,29 @@ static size_t size_sequence(const struct plan *plan, int length, int *pages)
     return bytes_of_pages(plan, pages);
 }
 
+struct plan_sequence_cost plan_sequence_cost(const struct plan *plan, int tokens)
+{
+    struct plan_sequence_cost cost = { 0 };
+    int pages[KV_CLASSES_MAX];
+    size_sequence(plan, tokens, pages);
+    for (int i = 0; i < plan->class_count; i++) {
+        const struct plan_class *class = &plan->classes[i];
+        const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
+        size_t bytes = (size_t)pages[i] * class->page_bytes;
+        size_t k_vector = k->data_bytes + k->scale_bytes, v_vector = v->data_bytes + v->scale_bytes;
+        size_t of_values = class->layout.latent || class->kind.state ? 0 : bytes * v_vector / (k_vector + v_vector);
+        *(class->kind.state ? &cost.state_bytes : &cost.k_bytes) += bytes - of_values;
+        cost.v_bytes += of_values;
+    }
+    return cost;
+}
+
+size_t plan_sequence_bytes(const struct plan *plan, int tokens)
+{
+    struct plan_sequence_cost cost = plan_sequence_cost(plan, tokens);
+    return cost.k_bytes + cost.v_bytes + cost.state_bytes;
+}
+
 // The longest sequence whose pages fit into `room`, 0 when not even one page of each class does.
 static int longest_fit(const struct plan *plan, size_t room)
 {

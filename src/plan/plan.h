@@ -6,6 +6,7 @@
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
+#include "base/strbuf.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
 #include "kernel/load.h"
@@ -69,6 +70,9 @@ struct plan_reason {
 // The reasons that say the same of the same layers as this one, itself the first, are marked as done. Returns how many.
 int plan_reasons_alike(const struct plan_reason *reasons, int count, int first, bool *done);
 
+// "0-3, 7" of the layers that are marked.
+void plan_add_layers(struct strbuf *out, const bool *marked, int count);
+
 // Words to type in place of (or beside) the flag of that name, and what they cost.
 struct plan_alternative {
     const char *flag, *value;
@@ -93,6 +97,13 @@ struct plan_refusal {
     struct plan_reason *candidates;
     int alternative_count; // nearest in bytes first
     struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
+};
+
+// A cache format with fewer bytes that would run, too: what `nibble plan` suggests to try next.
+struct plan_next {
+    const char *flag, *value; // NULL: nothing
+    double factor;            // as many tokens would fit in the same memory
+    double divergence;        // from a float32 cache, as measured on SmolLM2-135M (doc/quality.md)
 };
 
 struct plan {
@@ -138,6 +149,7 @@ struct plan {
     size_t scratch_bytes; // the last of the workspace: memory for the kernel that runs
     double concurrency;   // sequences of max_model_len that the pools hold at once
     struct plan_refusal refusal;
+    struct plan_next next;
     struct arena arena;
     struct arena said; // texts of the kv plan's file, which stand where options would
 };
@@ -193,6 +205,13 @@ void plan_take_share(struct plan *plan, const struct plan_share *share);
 // That one more token of context takes in a layer, and in all of them; states take none.
 size_t plan_layer_token_bytes(const struct plan *plan, int layer);
 size_t plan_token_bytes(const struct plan *plan);
+
+// The memory of one sequence of so many tokens, in whole pages. Latents count as keys.
+struct plan_sequence_cost {
+    size_t k_bytes, v_bytes, state_bytes;
+};
+struct plan_sequence_cost plan_sequence_cost(const struct plan *plan, int tokens);
+size_t plan_sequence_bytes(const struct plan *plan, int tokens);
 
 // Tokens of context that the cache has room for, of all sequences together.
 size_t plan_cache_tokens(const struct plan *plan);

@@ -9,19 +9,24 @@
 
 enum { CANDIDATES_SHOWN = 8 }; // groups of rows in the sentence; JSON has all rows
 
+void plan_add_layers(struct strbuf *out, const bool *marked, int count)
+{
+    const char *separator = "";
+    for (int first = 0, last; first < count; first = last + 1) {
+        last = first;
+        if (!marked[first])
+            continue;
+        while (last + 1 < count && marked[last + 1])
+            last++;
+        strbuf_add_format(out, first == last ? "%s%d" : "%s%d-%d", separator, first, last);
+        separator = ", ";
+    }
+}
+
 const char *decide_layer_list(struct plan *plan, const bool *marked)
 {
     struct strbuf list = { 0 };
-    int layers = plan->model->config.layers;
-    for (int first = 0; first < layers; first++) {
-        if (!marked[first])
-            continue;
-        int last = first;
-        while (last + 1 < layers && marked[last + 1])
-            last++;
-        strbuf_add_format(&list, first == last ? "%s%d" : "%s%d-%d", list.len ? ", " : "", first, last);
-        first = last;
-    }
+    plan_add_layers(&list, marked, plan->model->config.layers);
     const char *text = arena_text(&plan->arena, strbuf_text(&list), list.len);
     strbuf_free(&list);
     return text;

@@ -14,7 +14,7 @@ from conftest import ROOT, existing
 from serving import DEVICE
 
 sys.path.insert(0, str(ROOT / "bench"))
-import fleet_plot  # noqa: E402
+import plot  # noqa: E402
 import fleet_replay  # noqa: E402
 import fleet_steps  # noqa: E402
 
@@ -134,14 +134,19 @@ def test_the_fit_finds_what_steps_were_made_of():
 
 def test_plots_are_svg(tmp_path):
     curves = {"a & b": [0.5, 0.75], "c": [0.25, 1]}
-    panels = [fleet_plot.Panel("share", "servers", (1, 256), curves, percent=True, by_position=True),
-              fleet_plot.Panel("time", "load", (3, 18), curves, logarithmic=True)]
-    fleet_plot.draw(tmp_path / "plot.svg", panels)
+    panels = [plot.Panel("share", "servers", (1, 256), curves, percent=True, by_position=True),
+              plot.Panel("time", "load", (3, 18), curves, logarithmic=True)]
+    plot.draw(tmp_path / "plot.svg", panels)
     root = xml.etree.ElementTree.parse(tmp_path / "plot.svg").getroot()
     lines = root.findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 4 and "a & b" in "".join(root.itertext())
     points = [tuple(map(float, point.split(","))) for line in lines for point in line.get("points").split()]
-    assert len(points) == 8 and all(0 <= x <= fleet_plot.PANEL_WIDTH and 0 <= y <= fleet_plot.PANEL_HEIGHT for x, y in points)
+    assert len(points) == 8 and all(0 <= x <= plot.PANEL_WIDTH and 0 <= y <= plot.PANEL_HEIGHT for x, y in points)
+
+
+def test_the_chart_of_quality_is_fresh(tmp_path):
+    subprocess.run([sys.executable, ROOT / "bench" / "quality_plot.py", tmp_path / "quality.svg"], check=True)
+    assert (tmp_path / "quality.svg").read_text() == (ROOT / "doc" / "img" / "quality.svg").read_text()
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="step times are measured on the CPU")

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from plan_text import unwrapped
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
 import tiny  # noqa: E402
@@ -159,7 +161,7 @@ def test_weights_are_divided(accepted, smollm2):
 
 
 def test_text(plan, smollm2):
-    text = plan(smollm2, f"{FLAG}=4", "--device", "cpu:ref").stdout
+    text = unwrapped(plan(smollm2, f"{FLAG}=4", "--device", "cpu:ref").stdout)
     assert "ranks     4" in text and "exchange  each rank sends 411.8 KiB per token" in text
     assert "rank 1    query heads 2-3 of 9, KV heads 0-1 of 3" in text
     assert "copies    key/value heads, 2.6 MiB: the query heads of one are divided among ranks" in text

@@ -12,6 +12,7 @@ import pytest
 import safetensors
 
 from libnibble import PLAN_FULL, Checkpoint, Library, Model, Refused
+from plan_text import unwrapped
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "golden"))
 import tiny  # noqa: E402
@@ -111,7 +112,7 @@ def test_preempted_chunked_and_on_one_thread(lib, world, prompts):
 
 def test_the_plan_says_what_states_take(lib, world):
     with open_model(lib, world[0], max_num_seqs=3) as model:
-        plan, text = json.loads(model.plan()), model.plan(PLAN_FULL)
+        plan, text = json.loads(model.plan()), unwrapped(model.plan(PLAN_FULL))
     states = [layer for layer in plan["layers"] if layer["attention"] == "state"]
     assert states and all(layer["k"] is None and layer["bytes_per_token"] == 0 and "conv" in layer["kernels"] for layer in states)
     pool = plan["memory"]["pools"][-1]

@@ -113,6 +113,7 @@ static struct job *new_job(struct budget *budget, int n, int max_tokens, int top
     job->params.n = n;
     job->params.request.max_tokens = max_tokens;
     job->params.request.top_logprobs = top_logprobs;
+    job->params.prompt_logprobs = -1;
     job->prompts = calloc(1, sizeof *job->prompts);
     job->prompts[0] = (struct prompt){ calloc(100, sizeof(int32_t)), 100 };
     job->prompt_count = 1;

@@ -652,8 +652,8 @@ static void test_a_plan_is_reported(void **state)
                            "context length 2000 tokens, cache capacity 2000 tokens;"));
     text.len = 0;
     explain_full(&plan, (struct explain_style){ 0 }, &text);
-    assert_non_null(strstr(text.data, "\n2-4       full         fp8_e4m3             nvfp4"));
-    assert_non_null(strstr(text.data, "\n5         window 100   fp8_e4m3             nvfp4"));
+    assert_non_null(strstr(text.data, "\n2-4      full          fp8_e4m3            nvfp4"));
+    assert_non_null(strstr(text.data, "\n5        window 100    fp8_e4m3            nvfp4"));
 
     struct error err;
     json_t *json, *layer;

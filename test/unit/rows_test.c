@@ -291,7 +291,8 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     assert_true(pinned > 0 && others > 0);
     struct strbuf text = { 0 };
     explain_full(&scene->plan, (struct explain_style){ 0 }, &text);
-    assert_non_null(strstr(text.data, "linear_rounding; activations rounded to 4 bits for weights in float32"));
+    assert_non_null(strstr(text.data, " linear_rounding\n"));
+    assert_non_null(strstr(text.data, "\nnumbers   activations rounded to 4 bits for weights in float32"));
     strbuf_free(&text);
 }
 

@@ -68,8 +68,8 @@ struct scheduler {
 void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options);
 void scheduler_close(struct scheduler *scheduler); // no request may be left
 
-// Fills *request and queues it. The scheduler reads the prompt, its length and max_tokens, whether the prompt is scored,
-// the priority, the salt of the prefix cache, and the request to wait for.
+// Fills *request and queues it. The scheduler reads the prompt, its length and max_tokens, whether the prompt is
+// scored, the priority, the salt of the prefix cache, and the request to wait for.
 void scheduler_add(struct scheduler *scheduler, struct request *request, const struct nibble_request *params,
                    double now);
 

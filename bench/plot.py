@@ -64,17 +64,24 @@ def draw_panel(panel):
         yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points)
 
 
+def draw_legend(names, width, top):
+    """What each colour is: side by side where there is room, else one below the other."""
+    column = (width - LEFT) / len(names)
+    beside = max(map(len, names)) * 7 + 24 < column
+    for number, (colour, name) in enumerate(zip(COLOURS, names)):
+        x, y = (LEFT + number * column, top) if beside else (LEFT, top + number * 18)
+        yield f'<rect x="{x:.1f}" y="{y - 6}" width="12" height="4" fill="{colour}"/>'
+        yield text(x + 18, y, name, "start")
+    yield top + (0 if beside else 18 * (len(names) - 1))
+
+
 def draw(path, panels):
     """Panels with the same curves, and under them what each colour is."""
     width = LEFT + len(panels) * PANEL_WIDTH + (len(panels) - 1) * GAP + 20
-    height = TOP + PANEL_HEIGHT + 70
+    *legend, bottom = draw_legend(list(panels[0].curves), width, TOP + PANEL_HEIGHT + 59)
+    height = bottom + 11
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
              'font-family="sans-serif" font-size="12">', f'<rect width="{width}" height="{height}" fill="white"/>']
     for number, panel in enumerate(panels):
         parts += [f'<g transform="translate({LEFT + number * (PANEL_WIDTH + GAP)} {TOP})">', *draw_panel(panel), "</g>"]
-    names = list(panels[0].curves)
-    for number, (colour, name) in enumerate(zip(COLOURS, names)):
-        x = LEFT + number * (width - LEFT) / len(names)
-        parts.append(f'<rect x="{x:.1f}" y="{height - 17}" width="12" height="4" fill="{colour}"/>')
-        parts.append(text(x + 18, height - 11, name, "start"))
-    path.write_text("\n".join(parts) + "\n</svg>\n")
+    path.write_text("\n".join([*parts, *legend]) + "\n</svg>\n")
