@@ -57,8 +57,9 @@ static json_t *json_of_loads(const struct rows *rows)
         while (last + 1 < KERNEL_LOAD_SMALL && rows->row[last + 1] == rows->row[first])
             last++;
         add_loads(&tokens, (1 << (last + 1)) - (1 << first));
-        json_array_append_new(list, json_pack("{s:s, s:s?}", "tokens", tokens.data, "kernel",
-                                              rows->row[first] ? rows->row[first]->name : NULL));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s?}", "tokens", tokens.data, "kernel",
+                                        rows->row[first] ? rows->row[first]->name : NULL));
         strbuf_free(&tokens);
         if (!first && has_small_row(rows))
             json_array_append_new(
@@ -104,7 +105,7 @@ json_t *explain_json_bindings(const struct plan *plan)
     struct arena arena = { 0 };
     int count = 0, layers = plan->model->config.layers, most = plan->model->op_count * LINEAR_OUTPUTS_MAX;
     struct binding *list = ARENA_NEW(&arena, struct binding, most);
-    bool *marks = ARENA_NEW(&arena, bool, most * layers);
+    bool *marks = ARENA_NEW(&arena, bool, most *layers);
     json_t *out = json_array();
     for (int i = 0; i < most; i++)
         list[i].layers = marks + i * layers;
@@ -117,10 +118,11 @@ json_t *explain_json_bindings(const struct plan *plan)
         for (int layer = 0; layer < layers; layer++)
             bound += list[i].layers[layer];
         plan_add_layers(&where, list[i].layers, layers);
-        json_array_append_new(out, json_pack("{s:s, s:s, s:i, s:o, s:o}", "op", op_word(list[i].op), "layers",
-                                             strbuf_text(&where), "layer_count", bound, "weights",
-                                             explain_json_formats(list[i].weights), "kernels",
-                                             json_of_loads(&list[i].rows)));
+        json_array_append_new(
+            out,
+            json_pack("{s:s, s:s, s:i, s:o, s:o}", "op", op_word(list[i].op), "layers", strbuf_text(&where),
+                      "layer_count", bound, "weights", explain_json_formats(list[i].weights), "kernels",
+                      json_of_loads(&list[i].rows)));
         strbuf_free(&where);
     }
     arena_free(&arena);

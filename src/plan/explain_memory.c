@@ -70,10 +70,10 @@ static json_t *json_of_pools(const struct plan *plan)
         if (!class->kind.state && layout->v.dtype != layout->k.dtype)
             strbuf_add_format(&name, "/%s", dtype_word(layout->v.dtype));
         strbuf_add_text(&name, class->kind.end ? " sink pages" : "");
-        json_array_append_new(
-            pools, json_pack("{s:s, s:i, s:b, s:I, s:i, s:i}", "class", name.data, "layers", class->layers, "state",
-                             class->kind.state, "page_bytes", (json_int_t)class->page_bytes, "pages", class->pages,
-                             "page_tokens", class->kind.page_tokens));
+        json_array_append_new(pools,
+                              json_pack("{s:s, s:i, s:b, s:I, s:i, s:i}", "class", name.data, "layers", class->layers,
+                                        "state", class->kind.state, "page_bytes", (json_int_t)class->page_bytes,
+                                        "pages", class->pages, "page_tokens", class->kind.page_tokens));
         strbuf_free(&name);
     }
     return pools;

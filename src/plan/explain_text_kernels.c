@@ -201,8 +201,10 @@ static void add_rejected_line(struct explain_page *page, const json_t *entry, in
 // names them.
 static bool is_for_other_work(const json_t *entry)
 {
-    static const char *const phrases[] = { "does not read", "is for head size", "has head sizes", "reads latents alone",
-                                           "reads weights in another order", "has priority" };
+    static const char *const phrases[] = {
+        "does not read", "is for head size", "has head sizes", "reads latents alone", "reads weights in another order",
+        "has priority"
+    };
     size_t i;
     const json_t *reason;
     json_array_foreach (json_object_get(entry, "reasons"), i, reason)
