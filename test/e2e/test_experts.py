@@ -2,6 +2,7 @@
 """Mixtures of experts: what the plan says of them, what is refused, and that a batch changes no token's bits."""
 
 import json
+import re
 import pathlib
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_the_plan_says_what_a_token_reads(nibble, folder, name, count, top_k):
     assert answer["bytes_per_token"] == answer["bytes"] * top_k // count > 0
     text = plan(nibble, path).stdout
     assert f"routing   top {top_k} of {count} experts" in text
-    assert "experts   experts_avx2" in text
+    assert re.search(r"^experts .* experts_avx2", text, re.M)
 
 
 def test_models_without_experts_say_nothing_of_them(nibble, folder):
