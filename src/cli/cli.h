@@ -38,7 +38,6 @@ int cli_output(const char *data, size_t len); // the same as a command's last de
 // Appends a value as JSON and a line end, and releases the reference. flags: of json_dumps.
 void cli_add_json(struct strbuf *out, json_t *root, size_t flags);
 
-double cli_now(void);                                // seconds of a clock that only goes forward
 int cli_compare_reals(const void *a, const void *b); // for qsort
 
 // A whole file, or standard input for "-", on the heap.

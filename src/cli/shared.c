@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/strbuf.h"
@@ -89,13 +88,6 @@ void cli_add_json(struct strbuf *out, json_t *root, size_t flags)
     strbuf_add_format(out, "%s\n", text);
     free(text);
     json_decref(root);
-}
-
-double cli_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 int cli_compare_reals(const void *a, const void *b)

@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 #include "cli/message.h"
 
-enum { HISTORY_MESSAGES = 1000 };
+enum { HISTORY_MESSAGES = 1000, EDITOR_BYTES = 4096 }; // what an editor and a history need about
 
 static const char first_prompt[] = "> ", next_prompt[] = "... ";
 
@@ -100,6 +100,8 @@ struct terminal *terminal_open(void)
     HistEvent event;
     terminal->edit = el_init("nibble", stdin, stderr, stderr);
     terminal->history = history_init();
+    if (!terminal->edit || !terminal->history) // it fails for want of memory alone
+        memory_exhausted(1, EDITOR_BYTES);
     terminal->history_path = find_history_path();
     history(terminal->history, &event, H_SETSIZE, HISTORY_MESSAGES);
     if (terminal->history_path)

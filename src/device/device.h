@@ -71,6 +71,9 @@ struct device {
 // becomes DEVICE_NONE with a note, and no plan fits it.
 bool device_parse(struct device *device, const char *word, struct error *err);
 
+// Whether a word is one of a device that exists; the error offers no imagined ones.
+bool device_check_runs(const char *word, struct error *err);
+
 // All device words but cuda:N, for suggestions; NULL-terminated.
 extern const char *const device_words[];
 

@@ -41,24 +41,28 @@ static const struct {
     { "nvidia", "cuda" },
 };
 
-static const char *find_meant(const char *word)
+// The words of devices that exist, in front of cuda:N.
+static const char *const existing_words[] = { "cpu", "cuda", NULL };
+
+static const char *find_meant(const char *word, const char *const *words)
 {
     size_t count = 0;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (!strcasecmp(word, meanings[i].word))
             return meanings[i].ours;
-    while (device_words[count])
+    while (words[count])
         count++;
-    return suggest(bytes_of(word), device_words, count);
+    return suggest(bytes_of(word), words, count);
 }
 
-static bool unknown_word(const char *word, struct error *err)
+static bool unknown_word(const char *word, bool runs, struct error *err)
 {
-    const char *near = find_meant(word);
-    return fail_usage(err,
-                      "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
-                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none",
-                      word, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    const char *near = find_meant(word, runs ? existing_words : device_words);
+    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N%s", word,
+                      near ? ", did you mean " : "", near ? near : "", near ? "?" : "",
+                      runs ? ""
+                           : ", and imagined ones to plan for: cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 "
+                             "to sm_121 and none");
 }
 
 // Detects a GPU; without one the device becomes DEVICE_NONE with the reason.
@@ -129,5 +133,15 @@ bool device_parse(struct device *device, const char *word, struct error *err)
         return open_cuda(device, 0), true;
     if (!strncmp(word, "cuda:", 5) && word[5] >= '0' && word[5] <= '9' && strlen(word) <= 7)
         return open_cuda(device, atoi(word + 5)), true;
-    return unknown_word(word, err);
+    return unknown_word(word, false, err);
+}
+
+bool device_check_runs(const char *word, struct error *err)
+{
+    struct device device;
+    struct error ignored;
+    if (!device_parse(&device, word, &ignored))
+        return unknown_word(word, true, err);
+    return !device.imagined
+        || fail(err, "--device %s is imagined: it can be planned, not run; there are cpu, cuda and cuda:N", word);
 }

@@ -134,9 +134,7 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
 
 bool engine_choose_device(struct device *device, const char *word, struct error *err)
 {
-    return plan_choose_device(device, word, err)
-        && (!device->imagined
-            || fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device->word));
+    return (!word || !strcmp(word, "auto") || device_check_runs(word, err)) && plan_choose_device(device, word, err);
 }
 
 static void take_over(struct engine *engine, struct engine_plan *decided)

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/observer.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "kernel/minifloat.h"
 #include "plan/op_shape.h"
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static bool is_wanted(const struct engine *engine, int buffer) { return engine->watch->buffers >> buffer & 1; }
 
@@ -50,7 +42,7 @@ void watch_begin(const struct engine *engine)
     if (!clock)
         return;
     clock->step++;
-    clock->since = now();
+    clock->since = clock_now();
 }
 
 bool watch_finish(const struct engine *engine, struct error *err)
@@ -75,10 +67,10 @@ void watch_run(const void *arguments, int chunk, int chunks)
     const struct program_op *program_op = arguments;
     struct watch_clock *clock = chunk == 0 ? program_op->engine->watch_clock : NULL;
     if (clock)
-        clock->seconds = now() - clock->since;
+        clock->seconds = clock_now() - clock->since;
     look(program_op, chunk, chunks);
     if (clock)
-        clock->since = now();
+        clock->since = clock_now();
 }
 
 static void run_step(void *program_op, int step, int chunk, int chunks)

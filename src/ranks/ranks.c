@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "ranks/mpi.h"
 #include "ranks/rendezvous.h"
@@ -41,20 +42,13 @@ struct wait {
     double began, seconds; // since the end of spinning
 };
 
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 // Spins or yields once; false after seconds_max of yielding.
 static bool spin_or_yield(struct wait *wait, bool oversubscribed, double seconds_max)
 {
     if (!oversubscribed && wait->tests++ < SPINS_BEFORE_YIELD)
         return true;
-    wait->began = wait->began > 0 ? wait->began : now();
-    wait->seconds = now() - wait->began;
+    wait->began = wait->began > 0 ? wait->began : clock_now();
+    wait->seconds = clock_now() - wait->began;
     if (wait->seconds >= seconds_max)
         return false;
     sched_yield();
@@ -108,7 +102,7 @@ static bool wait_pending(struct ranks *ranks, struct error *err)
         if (!ranks->module->test(ranks->mpi, &done, trouble))
             return fail_mpi(ranks, trouble, err);
         if (done) {
-            ranks->last_exchange = now();
+            ranks->last_exchange = clock_now();
             return true;
         }
         if (fail_if_lost(ranks, err))
@@ -276,7 +270,7 @@ bool ranks_broadcast(struct ranks *ranks, const void *message, size_t bytes, str
     assert(ranks->world.rank == 0 && bytes <= INT_MAX);
     if (fail_if_lost(ranks, err))
         return false;
-    if (now() - ranks->last_exchange > poll_seconds / 2)
+    if (clock_now() - ranks->last_exchange > poll_seconds / 2)
         failure_detector_wake(ranks->detector);
     if (!ranks->module->broadcast(ranks->mpi, message, bytes, trouble))
         return fail_mpi(ranks, trouble, err);

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 
 enum { RENDEZVOUS_SECONDS = 15, CONNECT_MS = 2000, GREETING_MS = 1000 };
 
@@ -23,13 +23,6 @@ struct greeting {
     uint8_t secret[RENDEZVOUS_SECRET_BYTES];
     uint32_t rank;
 };
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void disable_nagle(int socket)
 {
@@ -41,9 +34,9 @@ static void disable_nagle(int socket)
 static bool receive(int socket, void *data, size_t bytes, int ms)
 {
     size_t got = 0;
-    for (double end = now() + ms * 1e-3; got < bytes && now() < end;) {
+    for (double end = clock_now() + ms * 1e-3; got < bytes && clock_now() < end;) {
         struct pollfd ready = { .fd = socket, .events = POLLIN };
-        poll(&ready, 1, (int)((end - now()) * 1e3) + 1);
+        poll(&ready, 1, (int)((end - clock_now()) * 1e3) + 1);
         ssize_t count = recv(socket, (char *)data + got, bytes - got, MSG_DONTWAIT);
         if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
             return false;
@@ -160,9 +153,9 @@ bool rendezvous_accept(int socket, const struct rendezvous_point *point, int ran
     int missing = 1;
     for (int rank = 0; rank < ranks; rank++)
         sockets[rank] = -1;
-    for (double end = now() + RENDEZVOUS_SECONDS; missing < ranks && now() < end;) {
+    for (double end = clock_now() + RENDEZVOUS_SECONDS; missing < ranks && clock_now() < end;) {
         struct pollfd ready = { .fd = socket, .events = POLLIN };
-        if (poll(&ready, 1, (int)((end - now()) * 1e3) + 1) > 0) {
+        if (poll(&ready, 1, (int)((end - clock_now()) * 1e3) + 1) > 0) {
             int fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC);
             if (fd >= 0)
                 admit(fd, point, ranks, sockets);

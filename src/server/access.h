@@ -7,6 +7,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
+struct api_error;
+struct http_exchange;
+
 enum { KEY_DIGEST_BYTES = 32 };
 
 // Lists are borrowed as long as the access is.
@@ -42,5 +45,14 @@ bool access_allows_origin(const struct access *access, struct bytes origin, stru
 // The digest of the key that a request has, of "Authorization: Bearer KEY" or "X-Api-Key: KEY"; NULL: it has none of
 // the server's. Takes the same time whatever the key is.
 const unsigned char *access_find_key(const struct access *access, struct bytes authorization, struct bytes api_key);
+
+// ---- cross-origin resource sharing (WHATWG Fetch): which pages of a browser may send requests here and read the
+// answers. Browsers enforce it for reading alone; so a request that changes something is refused here, too, when it
+// comes from a page that may not read the answer.
+
+bool cors_check(const struct access *access, const struct http_exchange *exchange, struct api_error *err);
+void cors_add_headers(const struct access *access, struct http_exchange *exchange); // of every answer
+// Headers of the answer to a preflight (OPTIONS), of a page that passed cors_check.
+void cors_add_preflight_headers(const struct access *access, struct http_exchange *exchange);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas, tool calls and logprobs.
+// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas and tool calls.
 #include "server/answer.h"
 #include "server/json_writer.h"
 #include "server/parts.h"
@@ -43,15 +43,11 @@ static void drop_sent(struct choice *choice, enum part_kind kind)
 // Writes the delta of a call: its name at first, then its arguments as they come.
 static void write_call_delta(struct answer_part *call, struct strbuf *out)
 {
-    strbuf_add_format(out, "{\"index\":%d,\"function\":{\"arguments\":", call->call);
-    json_write_text(out, strbuf_bytes(&call->text));
-    if (call->begun) {
+    json_write(out, "{\"index\":%d,\"function\":{\"arguments\":%b", call->call, strbuf_bytes(&call->text));
+    if (call->begun)
         strbuf_add_text(out, "}}");
-    } else {
-        strbuf_add_text(out, ",\"name\":");
-        json_write_text(out, strbuf_bytes(&call->name));
-        strbuf_add_format(out, "},\"id\":\"%s\",\"type\":\"function\"}", call->id);
-    }
+    else
+        json_write(out, ",\"name\":%b},\"id\":\"%s\",\"type\":\"function\"}", strbuf_bytes(&call->name), call->id);
     call->begun = true;
     call->text.len = 0;
 }
@@ -90,49 +86,9 @@ void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
         const struct answer_part *call = &choice->parts[i];
         if (call->kind != PART_CALL)
             continue;
-        strbuf_add_text(out, call->call ? "," : ",\"tool_calls\":[");
-        strbuf_add_format(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
-        json_write_text(out, strbuf_bytes(&call->name));
-        strbuf_add_text(out, ",\"arguments\":");
-        json_write_text(out, strbuf_bytes(&call->text));
-        strbuf_add_text(out, "}}");
+        json_write(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":%b,\"arguments\":%b}}",
+                   call->call ? "," : ",\"tool_calls\":[", call->id, strbuf_bytes(&call->name),
+                   strbuf_bytes(&call->text));
     }
     strbuf_add_text(out, choice->call_count ? "]" : "");
 }
-
-// ---- logprobs -----------------------------------------------------------------------------------------------------
-
-// Writes an entry without its closing brace.
-static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
-{
-    struct strbuf token = { 0 }, name = { 0 };
-    answer_token_bytes(job->api, id, &token);
-    answer_token_name(job, id, &name);
-    strbuf_add_text(out, "{\"token\":");
-    json_write_text(out, strbuf_bytes(&name));
-    strbuf_add_text(out, ",\"logprob\":");
-    json_write_logprob(out, logprob);
-    strbuf_add_text(out, ",\"bytes\":[");
-    for (size_t i = 0; i < token.len; i++)
-        answer_write_id((unsigned char)token.data[i], i == 0, out);
-    strbuf_add_byte(out, ']');
-    strbuf_free(&token);
-    strbuf_free(&name);
-}
-
-static void write_entry(struct choice *choice, int index, struct strbuf *out)
-{
-    const struct output *output = &choice->answer;
-    const struct answer_token *token = &output->tokens[index];
-    write_logprob(choice->job, token->id, token->logprob, out);
-    strbuf_add_text(out, ",\"top_logprobs\":[");
-    for (int i = 0; i < token->top_count; i++) {
-        const struct nibble_candidate *likely = &output->tops[token->top_first + i];
-        strbuf_add_text(out, i ? "," : "");
-        write_logprob(choice->job, likely->id, likely->logprob, out);
-        strbuf_add_byte(out, '}');
-    }
-    strbuf_add_text(out, "]}");
-}
-
-const struct answer_list answer_chat_lists[1] = { { "{\"content\":[", write_entry } };

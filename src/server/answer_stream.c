@@ -3,7 +3,6 @@
 // stream.
 #include "server/answer.h"
 #include "server/json_writer.h"
-#include "server/kind.h"
 
 // Limits a chunk: a slow client, or an echoed prompt with logprobs, would otherwise get thousands of tokens in one.
 enum { CHUNK_TOKENS_MAX = 64 };
@@ -49,25 +48,17 @@ static void write_logprobs(struct choice *choice, int from, int to, struct strbu
 {
     int count;
     const struct answer_list *lists = answer_lists(choice->job, &count);
-    strbuf_add_text(out, count ? ",\"logprobs\":" : ",\"logprobs\":null");
-    for (int i = 0; i < count; i++) {
-        strbuf_add_text(out, lists[i].open);
-        for (int token = from; token < to; token++)
-            answer_write_entry(&lists[i], choice, token, token == from, out);
-    }
-    strbuf_add_text(out, count ? "]}" : "");
+    strbuf_add_text(out, count ? ",\"logprobs\":{" : ",\"logprobs\":null");
+    for (int i = 0; i < count; i++)
+        answer_write_entries(&lists[i], choice, from, to, out);
+    strbuf_add_text(out, count ? "}" : "");
 }
 
-static void write_ids(const struct choice *choice, int from, int to, struct strbuf *out)
+static void write_ids(struct choice *choice, int from, int to, struct strbuf *out)
 {
-    const struct output *answer = &choice->answer;
-    int first = from > answer->prompt_tokens ? from : answer->prompt_tokens;
-    if (!choice->job->params.return_token_ids)
-        return;
-    strbuf_add_text(out, ",\"token_ids\":[");
-    for (int i = first; i < to; i++)
-        answer_write_id(answer->tokens[i].id, i == first, out);
-    strbuf_add_byte(out, ']');
+    int first = from > choice->answer.prompt_tokens ? from : choice->answer.prompt_tokens;
+    if (choice->job->params.return_token_ids)
+        answer_write_entries(&answer_ids_list, choice, first, to, out);
 }
 
 // Writes new content as a chunk's value. False: there is none.
@@ -116,7 +107,7 @@ static bool stream_choice(struct choice *choice, struct strbuf *out)
     choice->begun = true;
     do
         add_fresh_chunk(choice, out);
-    while (answer->token_count && out->len < ANSWER_SLICE_BYTES);
+    while (answer->token_count && !answer_is_full(out));
     if (answer->token_count)
         return false;
     if (answer->finished && !choice->ended && answer->reason != NIBBLE_FINISH_FAILED)
@@ -127,12 +118,8 @@ static bool stream_choice(struct choice *choice, struct strbuf *out)
 
 // ---- the stream ---------------------------------------------------------------------------------------------------
 
-static void add_end(const struct job *job, struct strbuf *out)
+void openai_end(const struct job *job, struct strbuf *out)
 {
-    if (job->error.status) {
-        openai_stream_error(&job->error, out);
-        return;
-    }
     if (job->params.include_usage || job->params.continuous_usage) {
         open_event(job, out);
         strbuf_add_byte(out, ']');
@@ -145,19 +132,7 @@ static void add_end(const struct job *job, struct strbuf *out)
 bool openai_stream(struct job *job, struct strbuf *out)
 {
     for (int i = 0; i < job->choice_count; i++)
-        if (out->len >= ANSWER_SLICE_BYTES || !stream_choice(&job->choices[i], out))
+        if (answer_is_full(out) || !stream_choice(&job->choices[i], out))
             return false;
-    if (job->released)
-        add_end(job, out);
     return true;
-}
-
-void openai_stream_error(const struct api_error *err, struct strbuf *out)
-{
-    json_t *error = api_error_json(err, API_OPENAI);
-    strbuf_add_text(out, "data: ");
-    api_dump(error, out);
-    strbuf_add_text(out, "\n\n");
-    json_decref(error);
-    strbuf_add_text(out, "data: [DONE]\n\n");
 }

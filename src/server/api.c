@@ -138,6 +138,9 @@ json_t *api_error_json(const struct api_error *err, enum api_style style)
 {
     if (style == API_ANTHROPIC)
         return anthropic_error(err);
+    if (style == API_RESPONSES_EVENT)
+        return json_pack("{s:s, s:i, s:s, s:n, s:o}", "type", "error", "sequence_number", 0, "code", "server_error",
+                         "param", "message", api_text(bytes_of(err->text)));
     if (style == API_OLLAMA)
         return json_pack("{s:o}", "error", api_text(bytes_of(err->text)));
     return openai_error(err);
@@ -155,10 +158,11 @@ void api_dump(const json_t *value, struct strbuf *out)
     json_dump_callback(value, add_dumped, out, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(FLOAT_DIGITS));
 }
 
-json_t *api_logprob(float logprob)
+void api_format_time(time_t when, char out[API_TIME_BYTES])
 {
-    enum { LOWEST = -9999 };
-    return json_real(logprob > LOWEST ? (double)logprob : LOWEST);
+    struct tm parts;
+    gmtime_r(&when, &parts);
+    strftime(out, API_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts);
 }
 
 json_t *api_text(struct bytes text)

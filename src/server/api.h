@@ -96,17 +96,18 @@ bool api_has_model(const struct api *api, struct bytes name);
 bool api_fail_model(const struct api *api, const char *name, struct api_error *err); // always false
 
 // Whose error body an endpoint has.
-enum api_style { API_OPENAI, API_ANTHROPIC, API_OLLAMA };
+enum api_style { API_OPENAI, API_ANTHROPIC, API_OLLAMA, API_RESPONSES_EVENT };
 
 // The body of an error (new reference): {"error": {"message", "type", "param", "code"}} (OpenAI), {"type": "error",
-// "error": {"type", "message"}} (Anthropic), {"error": "..."} (Ollama).
+// "error": {"type", "message"}} (Anthropic), {"error": "..."} (Ollama), {"type": "error", "sequence_number", "code",
+// "param", "message"} (within a stream of /v1/responses).
 json_t *api_error_json(const struct api_error *err, enum api_style style);
 
 // Appends a value as JSON text.
 void api_dump(const json_t *value, struct strbuf *out);
 
-// A logprob as JSON can have it: not below -9999 (new reference).
-json_t *api_logprob(float logprob);
+enum { API_TIME_BYTES = 32 };
+void api_format_time(time_t when, char out[API_TIME_BYTES]); // RFC 3339, in UTC
 
 // A string of any bytes as JSON text has it: what is not UTF-8 becomes U+FFFD (new reference).
 json_t *api_text(struct bytes text);

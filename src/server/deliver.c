@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
+#include "base/clock.h"
 #include "server/answer.h"
-#include "server/cors.h"
 #include "server/kind.h"
 #include "server/serve.h"
 
@@ -17,14 +17,14 @@ static void reply(struct server *server, struct job *job, struct bytes body)
 {
     struct http_exchange *exchange = job->exchange;
     end_exchange(job);
-    route_reply(server, exchange, job->path, 200, "application/json", body, worker_now() - job->arrived);
+    route_reply(server, exchange, job->path, 200, "application/json", body, clock_now() - job->arrived);
 }
 
 static void reply_error(struct server *server, struct job *job, const struct api_error *err)
 {
     struct http_exchange *exchange = job->exchange;
     end_exchange(job);
-    route_reply_error(server, exchange, job->path, job->style, err, worker_now() - job->arrived);
+    route_reply_error(server, exchange, job->path, job->style, err, clock_now() - job->arrived);
 }
 
 static void open_stream(struct server *server, struct job *job)
@@ -35,7 +35,8 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    const char *type = kind_of(job)->stream_type;
+    const struct dialect *dialect = kind_of(job)->dialect;
+    const char *type = dialect ? dialect->stream_type : NULL;
     http_stream_open(job->exchange, 200,
                      !job->params.stream ? "application/json"
                          : type          ? type
@@ -46,7 +47,7 @@ static void open_stream(struct server *server, struct job *job)
 static void close_stream(struct server *server, struct job *job, bool cut)
 {
     struct http_exchange *exchange = job->exchange;
-    route_count(server, exchange, job->path, 200, worker_now() - job->arrived);
+    route_count(server, exchange, job->path, 200, clock_now() - job->arrived);
     end_exchange(job);
     if (cut)
         http_stream_cut(exchange);
@@ -96,7 +97,7 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
         reply_error(server, job, err);
     } else if (job->exchange) {
         if (job->params.stream)
-            kind_of(job)->stream_error(err, &events);
+            answer_write_failure(job, err, &events);
         http_stream_write(job->exchange, strbuf_bytes(&events));
         close_stream(server, job, !job->params.stream);
     }
@@ -133,7 +134,7 @@ static void log_job(const struct server *server, const struct job *job)
         { "cached", LOG_COUNT, .number = cached },
         { "queue", LOG_SECONDS, .number = usage && usage->admitted ? usage->admitted - usage->arrived : 0 },
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
-        { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
+        { "total", LOG_SECONDS, .number = clock_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
         { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
         { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },

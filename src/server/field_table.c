@@ -48,7 +48,7 @@ const struct field field_table[] = {
     { "suffix", ON_COMPLETION, FIELD_READ }, // where the model has tokens of fill in the middle
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
-    { "truncate_prompt_tokens", GENERATE, FIELD_READ },
+    { "truncate_prompt_tokens", GENERATE, FIELD_INT, AT(truncate_prompt), -1, INT32_MAX },
     { "truncation_side", GENERATE, FIELD_READ },
     { "priority", SAMPLE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", SAMPLE, FIELD_READ },
@@ -56,7 +56,7 @@ const struct field field_table[] = {
     // ---- sampling
     { "temperature", SAMPLE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
     { "top_p", SAMPLE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
-    { "top_k", SAMPLE, FIELD_READ },
+    { "top_k", SAMPLE, FIELD_INT, SAMPLING(top_k), -1, INT32_MAX }, // -1 and 0 are both off
     { "min_p", SAMPLE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
     { "repeat_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // llama-server's name
     { "repetition_penalty", SAMPLE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
@@ -77,7 +77,7 @@ const struct field field_table[] = {
     { "dynatemp_exponent", GENERATE, FIELD_REAL, SAMPLING(dynatemp_exponent), 0, 100 },
     { "xtc_probability", GENERATE, FIELD_REAL, SAMPLING(xtc_probability), 0, 1 },
     { "xtc_threshold", GENERATE, FIELD_REAL, SAMPLING(xtc_threshold), 0, 1 },
-    { "mirostat", GENERATE, FIELD_READ },
+    { "mirostat", GENERATE, FIELD_INT, SAMPLING(mirostat), 0, 2 },
     { "mirostat_tau", GENERATE, FIELD_REAL, SAMPLING(mirostat_tau), 0, 100 },
     { "mirostat_eta", GENERATE, FIELD_REAL, SAMPLING(mirostat_eta), 0, 1 },
     { "min_keep", GENERATE, FIELD_INT, SAMPLING(min_keep), 0, INT32_MAX },
@@ -373,10 +373,31 @@ const char *field_suggest(const char *name, enum endpoint endpoint)
     return suggest(bytes_of(name), names, count);
 }
 
+json_t *field_of(const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+int field_word(const json_t *object, const char *name, const char *const *words)
+{
+    const char *word = json_string_value(json_object_get(object, name));
+    for (int i = 0; word && words[i]; i++)
+        if (!strcmp(words[i], word))
+            return i;
+    return -1;
+}
+
+bool field_is(const json_t *object, const char *name, const char *word)
+{
+    return field_word(object, name, WORDS(word)) == 0;
+}
+
 bool field_is_empty(const json_t *value)
 {
-    return json_is_null(value) || json_is_false(value) || (json_is_string(value) && !json_string_length(value))
-        || (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value));
+    return !value || json_is_null(value) || json_is_false(value)
+        || (json_is_string(value) && !json_string_length(value)) || (json_is_array(value) && !json_array_size(value))
+        || (json_is_object(value) && !json_object_size(value));
 }
 
 bool field_is_usual(const struct field *field, const json_t *value)

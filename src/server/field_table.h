@@ -57,6 +57,15 @@ const char *field_endpoint(int endpoints); // the path of the first of them
 // The honoured field of an endpoint that is spelt most like `name`, or NULL.
 const char *field_suggest(const char *name, enum endpoint endpoint);
 
+// A list of words that ends with NULL.
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+// A member of an object, borrowed; NULL: it is absent or null.
+json_t *field_of(const json_t *object, const char *name);
+bool field_is(const json_t *object, const char *name, const char *word); // a member is this text
+// Which of a list of WORDS a member is; -1: none.
+int field_word(const json_t *object, const char *name, const char *const *words);
+
 // Does a value of a field that is refused ask for nothing: null, false, an empty text, list or object?
 bool field_is_empty(const json_t *value);
 

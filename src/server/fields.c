@@ -2,6 +2,7 @@
 #include "server/fields.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -43,6 +44,25 @@ bool fields_read_bool(const json_t *body, const char *name, bool *value, struct 
 {
     struct error cause;
     return json_get_bool(body, name, value, &cause) || api_fail_field(err, name, &cause);
+}
+
+bool fields_read_int(const json_t *body, const char *name, int64_t low, int64_t high, int64_t *value,
+                     struct api_error *err)
+{
+    struct error cause;
+    return json_get_int(body, name, low, high, value, &cause) || api_fail_field(err, name, &cause);
+}
+
+bool fields_read_text(const json_t *body, const char *name, const char **value, struct api_error *err)
+{
+    struct error cause;
+    return json_get_text(body, name, value, &cause) || api_fail_field(err, name, &cause);
+}
+
+bool fields_fail_within(const char *field, struct api_error *err)
+{
+    snprintf(err->param, sizeof err->param, "%s", field);
+    return false;
 }
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
@@ -121,10 +141,8 @@ bool fields_check_keys(const json_t *object, const char *name, const char *const
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err)
 {
     const char *model = NULL;
-    struct error cause;
-    if (!json_get_text(body, "model", &model, &cause))
-        return api_fail_field(err, "model", &cause);
-    return !model || !*model || api_has_model(api, bytes_of(model)) || api_fail_model(api, model, err);
+    return fields_read_text(body, "model", &model, err)
+        && (!model || !*model || api_has_model(api, bytes_of(model)) || api_fail_model(api, model, err));
 }
 
 // ---- stops --------------------------------------------------------------------------------------------------------
@@ -133,7 +151,7 @@ static bool add_stop(struct request_params *params, const json_t *value, struct 
 {
     if (!json_is_string(value))
         return api_fail(err, 400, "stop", "\"stop\" is a string or a list of strings");
-    struct bytes text = { json_string_value(value), json_string_length(value) };
+    struct bytes text = json_bytes(value);
     if (!text.len)
         return api_fail(err, 400, "stop", "a string in \"stop\" is empty; it would end every answer at once");
     if (text.len > STOP_BYTES_MAX || params->stop_count == STOP_STRINGS_MAX)
@@ -145,9 +163,9 @@ static bool add_stop(struct request_params *params, const json_t *value, struct 
 
 static bool read_stops(struct request_params *params, const json_t *body, struct api_error *err)
 {
-    const json_t *stop = json_object_get(body, "stop"), *value;
+    const json_t *stop = field_of(body, "stop"), *value;
     size_t index;
-    if (!stop || json_is_null(stop))
+    if (!stop)
         return true;
     if (!json_is_array(stop))
         return add_stop(params, stop, err);
@@ -195,9 +213,9 @@ void fields_add_ends(struct request_params *params, const int32_t *ids, int coun
 static bool read_stop_ids(struct request_params *params, const struct api *api, const json_t *body,
                           struct api_error *err)
 {
-    const json_t *list = json_object_get(body, "stop_token_ids");
+    const json_t *list = field_of(body, "stop_token_ids");
     int32_t *ids;
-    if (list && !json_is_null(list) && (!json_is_array(list) || json_array_size(list) > API_STOP_IDS_MAX))
+    if (list && (!json_is_array(list) || json_array_size(list) > API_STOP_IDS_MAX))
         return api_fail(err, 400, "stop_token_ids", "\"stop_token_ids\" is a list of up to %d token ids",
                         API_STOP_IDS_MAX);
     if (!fields_read_ids(api, list, "stop_token_ids", &ids, &params->request.stop_count, err))
@@ -220,9 +238,9 @@ void fields_end_naturally(struct request_params *params, const struct api *api)
 // {"token id": bias}
 static bool read_bias(struct nibble_request *request, const struct api *api, const json_t *body, struct api_error *err)
 {
-    json_t *table = json_object_get(body, "logit_bias"), *value;
+    json_t *table = field_of(body, "logit_bias"), *value;
     const char *key;
-    if (!table || json_is_null(table))
+    if (!table)
         return true;
     if (!json_is_object(table) || json_object_size(table) > API_BIAS_MAX)
         return api_fail(err, 400, "logit_bias", "\"logit_bias\" is an object of up to %d token ids", API_BIAS_MAX);
@@ -248,18 +266,16 @@ static bool read_bias(struct nibble_request *request, const struct api *api, con
 
 static bool read_stream_options(struct request_params *params, const json_t *body, struct api_error *err)
 {
-    const json_t *options = json_object_get(body, "stream_options");
-    struct error cause;
-    if (!options || json_is_null(options))
+    const json_t *options = field_of(body, "stream_options");
+    if (!options)
         return true;
     if (!json_is_object(options) || !params->stream)
         return api_fail(err, 400, "stream_options", "\"stream_options\" is an object, and goes with \"stream\": true");
-    static const char *const words[] = { "include_usage", "continuous_usage_stats", "include_obfuscation", NULL };
-    if (!fields_check_keys(options, "stream_options", words, err))
-        return false;
-    return (json_get_bool(options, "include_usage", &params->include_usage, &cause)
-            && json_get_bool(options, "continuous_usage_stats", &params->continuous_usage, &cause))
-        || api_fail_field(err, "stream_options", &cause);
+    return (fields_check_keys(options, "stream_options",
+                              WORDS("include_usage", "continuous_usage_stats", "include_obfuscation"), err)
+            && fields_read_bool(options, "include_usage", &params->include_usage, err)
+            && fields_read_bool(options, "continuous_usage_stats", &params->continuous_usage, err))
+        || fields_fail_within("stream_options", err);
 }
 
 // A chat asks with "logprobs": true and "top_logprobs": n, a completion with "logprobs": n.
@@ -268,11 +284,9 @@ static bool read_logprobs(int *top_logprobs, const json_t *body, bool chat, stru
     const char *name = chat ? "top_logprobs" : "logprobs";
     bool wanted = false;
     int64_t top = chat ? 0 : -1;
-    struct error cause;
-    if (chat && !fields_read_bool(body, "logprobs", &wanted, err))
+    if ((chat && !fields_read_bool(body, "logprobs", &wanted, err))
+        || !fields_read_int(body, name, 0, API_LOGPROBS_MAX, &top, err))
         return false;
-    if (!json_get_int(body, name, 0, API_LOGPROBS_MAX, &top, &cause))
-        return api_fail_field(err, name, &cause);
     if (chat && top && !wanted)
         return api_fail(err, 400, "top_logprobs", "\"top_logprobs\" needs \"logprobs\": true");
     *top_logprobs = chat && !wanted ? -1 : (int)top;
@@ -283,9 +297,8 @@ static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body,
 {
     enum { RANDOM_SEED = -1 }; // as vLLM and llama-server have it
     int64_t value = RANDOM_SEED;
-    struct error cause;
-    if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &value, &cause))
-        return api_fail_field(err, "seed", &cause);
+    if (!fields_read_int(body, "seed", INT64_MIN, INT64_MAX, &value, err))
+        return false;
     if (value != RANDOM_SEED)
         *seed = (uint64_t)value;
     else if (!api->has_seed && getrandom(seed, sizeof *seed, 0) < 0)
@@ -293,40 +306,28 @@ static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body,
     return true;
 }
 
-static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
+static void settle_top(struct nibble_sampling *sampling)
 {
-    int64_t top_k = sampling->top_k;
-    struct error cause;
-    if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &cause)) // -1 and 0 are both off
-        return api_fail_field(err, "top_k", &cause);
-    sampling->top_k = top_k > 0 ? (int)top_k : 0;
+    sampling->top_k = sampling->top_k > 0 ? sampling->top_k : 0;
     if (sampling->top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
         sampling->top_k = 1;
         sampling->top_p = 1;
     }
-    return true;
 }
 
-static bool read_truncation(struct request_params *params, const json_t *body, struct api_error *err)
+static bool read_truncation_side(struct request_params *params, const json_t *body, struct api_error *err)
 {
-    static const char count_name[] = "truncate_prompt_tokens", side_name[] = "truncation_side";
-    int64_t count = 0;
-    const char *side = NULL;
-    struct error cause;
-    if (!json_get_int(body, count_name, -1, INT32_MAX, &count, &cause))
-        return api_fail_field(err, count_name, &cause);
-    if (!json_get_text(body, side_name, &side, &cause))
-        return api_fail_field(err, side_name, &cause);
-    params->truncate_prompt = (int)count;
-    params->truncate_right = side && !strcmp(side, "right");
-    return !side || params->truncate_right || !strcmp(side, "left")
-        || api_fail(err, 400, side_name, "\"%s\" is left or right", side_name);
+    const char *text = NULL;
+    int side = field_word(body, "truncation_side", WORDS("left", "right"));
+    params->truncate_right = side == 1;
+    return fields_read_text(body, "truncation_side", &text, err)
+        && (!text || side >= 0 || api_fail(err, 400, "truncation_side", "\"truncation_side\" is left or right"));
 }
 
 static bool read_salt(struct nibble_request *request, const json_t *body, struct api_error *err)
 {
-    const json_t *salt = json_object_get(body, "cache_salt");
-    if (!salt || json_is_null(salt))
+    const json_t *salt = field_of(body, "cache_salt");
+    if (!salt)
         return true;
     request->cache_salt = json_string_value(salt);
     request->cache_salt_len = json_string_length(salt);
@@ -363,11 +364,12 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     for (size_t i = 0; i < field_count; i++)
         if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &cause))
             return api_fail_field(err, field_table[i].name, &cause);
+    settle_top(&request->sampling);
     return read_separate_reasoning(params, body, err) && read_stream_options(params, body, err)
         && read_logprobs(&request->top_logprobs, body, chat, err) && read_seed(&request->sampling.seed, api, body, err)
-        && read_top_k(&request->sampling, body, err) && read_truncation(params, body, err)
-        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
-        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
+        && read_truncation_side(params, body, err) && read_salt(request, body, err) && read_stops(params, body, err)
+        && read_stop_ids(params, api, body, err) && read_bias(request, api, body, err)
+        && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)

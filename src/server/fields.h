@@ -40,8 +40,13 @@ bool fields_check(const struct chat *chat, const json_t *body, enum endpoint end
 bool fields_check_one(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
                       struct api_error *err);
 
-// A field that is true or false; absent or null: *value stays.
+// Fields of a type, as json_get_bool and the others; the error is about them.
 bool fields_read_bool(const json_t *body, const char *name, bool *value, struct api_error *err);
+bool fields_read_int(const json_t *body, const char *name, int64_t low, int64_t high, int64_t *value,
+                     struct api_error *err);
+bool fields_read_text(const json_t *body, const char *name, const char **value, struct api_error *err);
+// The error is about a member of this field. Always false.
+bool fields_fail_within(const char *field, struct api_error *err);
 
 bool fields_read(struct request_params *params, const struct api *api, const json_t *body, enum endpoint endpoint,
                  struct api_error *err);
@@ -60,7 +65,7 @@ void fields_add_ends(struct request_params *params, const int32_t *ids, int coun
 // Is `model` (absent or "": the default) one that is served?
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err);
 
-// An object whose keys are all among the words, which end with NULL: nothing in it is ignored.
+// An object whose keys are all among the WORDS: nothing in it is ignored.
 bool fields_check_keys(const json_t *object, const char *name, const char *const *words, struct api_error *err);
 
 // A list of token ids that the model knows, on the heap.

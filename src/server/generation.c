@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/generation.h"
 
+#include "base/clock.h"
 #include "server/check.h"
 #include "server/kind.h"
 #include "server/worker.h"
@@ -42,7 +43,7 @@ static void add_scored(struct output *output, const struct nibble_token *token, 
 {
     struct nibble_token added = *token;
     added.top_count = tops < 0 ? 0 : tops < token->top_count ? tops : token->top_count;
-    output_add(output, &added, worker_now());
+    output_add(output, &added, clock_now());
 }
 
 static bool echoes_scores(const struct request_params *params)

@@ -53,7 +53,7 @@ uint64_t grammar_cache_compiled(struct grammar_cache *cache)
     return compiled;
 }
 
-// ---- entries, under the lock ----------------------------------------------------------------------------------------
+// ---- entries, under the lock ---------------------------------------------------------------------------------------
 
 static struct grammar *find(struct grammar_cache *cache, const uint8_t *key)
 {
@@ -98,25 +98,16 @@ static void keep(struct grammar_cache *cache, const uint8_t *key, struct grammar
     cache->bytes += bytes;
 }
 
-// ---- all of it ------------------------------------------------------------------------------------------------------
+// ---- all of it -----------------------------------------------------------------------------------------------------
 
-// A source to compile, of one of these kinds.
-struct source {
-    enum { SOURCE_SCHEMA, SOURCE_COMPACT, SOURCE_PATTERN, SOURCE_TEXT, SOURCE_TAG, SOURCE_TOOLS } kind;
-    const json_t *json;
-    struct bytes text;
-    const struct tool_form *form;
-    const struct tools_choice *choice;
-};
-
-static struct grammar *compile(const struct source *source, struct error *err)
+static struct grammar *compile(const struct grammar_source *source, struct error *err)
 {
     switch (source->kind) {
-    case SOURCE_SCHEMA: return grammar_from_schema(source->json, err);
-    case SOURCE_COMPACT: return grammar_from_compact_schema(source->json, err);
-    case SOURCE_PATTERN: return grammar_from_pattern(source->text, err);
-    case SOURCE_TEXT: return grammar_from_text(source->text, err);
-    case SOURCE_TAG: return grammar_from_structural_tag(source->json, err);
+    case GRAMMAR_SCHEMA: return grammar_from_schema(source->json, err);
+    case GRAMMAR_COMPACT_SCHEMA: return grammar_from_compact_schema(source->json, err);
+    case GRAMMAR_PATTERN: return grammar_from_pattern(source->text, err);
+    case GRAMMAR_TEXT: return grammar_from_text(source->text, err);
+    case GRAMMAR_TAG: return grammar_from_structural_tag(source->json, err);
     default: return tools_grammar(source->form, source->json, source->choice, err);
     }
 }
@@ -135,7 +126,7 @@ static void add_json(const json_t *value, struct strbuf *out)
     strbuf_add_byte(out, '\0'); // JSON text has none
 }
 
-static void find_key(const struct source *source, uint8_t out[SHA256_BYTES])
+static void find_key(const struct grammar_source *source, uint8_t out[SHA256_BYTES])
 {
     struct strbuf text = { 0 };
     strbuf_add_byte(&text, (char)source->kind);
@@ -152,7 +143,7 @@ static void find_key(const struct source *source, uint8_t out[SHA256_BYTES])
 }
 
 // Two threads may compile the same at once; the first one's is kept.
-static struct grammar *get(const struct api *api, const struct source *source, struct error *err)
+struct grammar *grammar_cache_get(const struct api *api, const struct grammar_source *source, struct error *err)
 {
     struct grammar_cache *cache = api->grammars;
     uint8_t key[SHA256_BYTES];
@@ -174,30 +165,4 @@ static struct grammar *get(const struct api *api, const struct source *source, s
     if (found)
         grammar_free(made);
     return found ? found : made;
-}
-
-struct grammar *grammar_cache_schema(const struct api *api, const json_t *schema, bool compact, struct error *err)
-{
-    return get(api, &(struct source){ .kind = compact ? SOURCE_COMPACT : SOURCE_SCHEMA, .json = schema }, err);
-}
-
-struct grammar *grammar_cache_pattern(const struct api *api, struct bytes pattern, struct error *err)
-{
-    return get(api, &(struct source){ .kind = SOURCE_PATTERN, .text = pattern }, err);
-}
-
-struct grammar *grammar_cache_text(const struct api *api, struct bytes text, struct error *err)
-{
-    return get(api, &(struct source){ .kind = SOURCE_TEXT, .text = text }, err);
-}
-
-struct grammar *grammar_cache_tag(const struct api *api, const json_t *tag, struct error *err)
-{
-    return get(api, &(struct source){ .kind = SOURCE_TAG, .json = tag }, err);
-}
-
-struct grammar *grammar_cache_tools(const struct api *api, const struct tool_form *form, const json_t *tools,
-                                    const struct tools_choice *choice, struct error *err)
-{
-    return get(api, &(struct source){ .kind = SOURCE_TOOLS, .json = tools, .form = form, .choice = choice }, err);
 }

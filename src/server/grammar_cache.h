@@ -16,13 +16,17 @@ void grammar_cache_close(struct grammar_cache *cache);
 
 uint64_t grammar_cache_compiled(struct grammar_cache *cache); // how many had to be, so far
 
-// Each returns a reference, to be released with grammar_free; NULL with a sentence. Without a cache (api->grammars is
-// NULL) they compile.
-struct grammar *grammar_cache_schema(const struct api *api, const json_t *schema, bool compact, struct error *err);
-struct grammar *grammar_cache_pattern(const struct api *api, struct bytes pattern, struct error *err);
-struct grammar *grammar_cache_text(const struct api *api, struct bytes text, struct error *err);
-struct grammar *grammar_cache_tag(const struct api *api, const json_t *tag, struct error *err);
-struct grammar *grammar_cache_tools(const struct api *api, const struct tool_form *form, const json_t *tools,
-                                    const struct tools_choice *choice, struct error *err);
+// A source to compile: JSON (a schema, a structural tag, a list of tools) or a text (a pattern, a grammar).
+struct grammar_source {
+    enum { GRAMMAR_SCHEMA, GRAMMAR_COMPACT_SCHEMA, GRAMMAR_PATTERN, GRAMMAR_TEXT, GRAMMAR_TAG, GRAMMAR_TOOLS } kind;
+    const json_t *json;
+    struct bytes text;
+    const struct tool_form *form; // of tools, and the next
+    const struct tools_choice *choice;
+};
+
+// A reference, to be released with grammar_free; NULL with a sentence. Without a cache (api->grammars is NULL) it is
+// compiled.
+struct grammar *grammar_cache_get(const struct api *api, const struct grammar_source *source, struct error *err);
 
 #endif

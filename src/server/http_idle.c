@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/http_idle.c: idle connections, longest idle first (LRU), and their eviction when a new client needs a place.
 #include <sys/socket.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "server/http_connection.h"
 
 enum { EVICT_LOOKS_MAX = 16 }; // idle connections that are looked at for one that has sent nothing
@@ -16,13 +16,6 @@ void http_idle_leave(struct http_connection *connection)
     connection->idle_queue = NULL;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 // Moves an active connection to the end of its queue. Surplus connections are in none: they have no place to give up.
 void http_idle_join(struct http_connection *connection)
 {
@@ -33,7 +26,7 @@ void http_idle_join(struct http_connection *connection)
     if (connection->surplus)
         return;
     connection->idle_queue = &connection->server->idle[which];
-    connection->idle_since = seconds_now();
+    connection->idle_since = clock_now();
     TAILQ_INSERT_TAIL(connection->idle_queue, connection, idle);
 }
 
@@ -59,7 +52,7 @@ bool http_connection_evict(struct http_server *server)
     for (size_t i = 0; i < HTTP_IDLE_QUEUES; i++) {
         struct http_connection *connection;
         while ((connection = TAILQ_FIRST(&server->idle[i])) && looks++ < EVICT_LOOKS_MAX) {
-            if (i == HTTP_IDLE_BODY && seconds_now() - connection->idle_since < stalled_seconds)
+            if (i == HTTP_IDLE_BODY && clock_now() - connection->idle_since < stalled_seconds)
                 return false;
             if (has_sent(connection)) {
                 http_idle_join(connection);

@@ -30,11 +30,6 @@ static bool is_token(struct bytes text)
     return text.len && i == text.len;
 }
 
-static struct bytes after(struct bytes text, size_t count)
-{
-    return (struct bytes){ text.data + count, text.len - count };
-}
-
 // The text before the first `mark`; *rest is the text behind it. false: there is no mark.
 static bool split(struct bytes text, char mark, struct bytes *first, struct bytes *rest)
 {
@@ -42,7 +37,7 @@ static bool split(struct bytes text, char mark, struct bytes *first, struct byte
     if (!at)
         return false;
     size_t length = (size_t)(at - text.data);
-    *rest = after(text, length + 1);
+    *rest = bytes_from(text, length + 1);
     *first = (struct bytes){ text.data, length };
     return true;
 }
@@ -50,7 +45,7 @@ static bool split(struct bytes text, char mark, struct bytes *first, struct byte
 static struct bytes trim(struct bytes text)
 {
     while (text.len && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = after(text, 1);
+        text = bytes_from(text, 1);
     while (text.len && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\t'))
         text.len--;
     return text;
@@ -80,9 +75,9 @@ static int parse_target(struct bytes text, struct http_head *head, struct error 
         size_t length = strlen(schemes[i]);
         if (text.len <= length || !http_is_word((struct bytes){ text.data, length }, schemes[i]))
             continue;
-        text = after(text, length);
+        text = bytes_from(text, length);
         while (text.len && text.data[0] != '/' && text.data[0] != '?')
-            text = after(text, 1);
+            text = bytes_from(text, 1);
         if (!text.len || text.data[0] == '?')
             return head->path = bytes_of("/"), 0;
         break;
@@ -217,7 +212,7 @@ size_t http_head_length(struct bytes in, size_t *scanned)
     while (*scanned < in.len) {
         const char *found = memchr(in.data + *scanned, '\n', in.len - *scanned);
         *scanned = found ? (size_t)(found - in.data) : in.len;
-        struct bytes rest = after(in, *scanned);
+        struct bytes rest = bytes_from(in, *scanned);
         if (rest.len >= 2 && rest.data[1] == '\n')
             return *scanned + 2;
         if (rest.len >= 3 && rest.data[1] == '\r' && rest.data[2] == '\n')
@@ -325,7 +320,7 @@ int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes 
     while (in->len && chunks->state != HTTP_CHUNKS_DONE) {
         if (chunks->state == HTTP_CHUNK_DATA) {
             *data = (struct bytes){ in->data, chunks->left < in->len ? (size_t)chunks->left : in->len };
-            *in = after(*in, data->len);
+            *in = bytes_from(*in, data->len);
             chunks->left -= data->len;
             if (!chunks->left)
                 chunks->state = HTTP_CHUNK_DATA_CR;
@@ -334,7 +329,45 @@ int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes 
         const char *bad = take_byte(chunks, in->data[0]);
         if (bad)
             return fail(err, "%s", bad), 400;
-        *in = after(*in, 1);
+        *in = bytes_from(*in, 1);
     }
     return 0;
+}
+
+// ---- URLs ---------------------------------------------------------------------------------------------------------
+
+static void add_unescaped(struct strbuf *out, struct bytes text, bool plus_is_space)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool escaped = text.data[i] == '%' && i + 2 < text.len && bytes_hex_digit(text.data[i + 1]) >= 0
+            && bytes_hex_digit(text.data[i + 2]) >= 0;
+        int code = escaped ? bytes_hex_digit(text.data[i + 1]) * 16 + bytes_hex_digit(text.data[i + 2]) : text.data[i];
+        strbuf_add_byte(out, !escaped && plus_is_space && code == '+' ? ' ' : (char)code);
+        i += escaped ? 2 : 0;
+    }
+}
+
+void http_add_unescaped(struct strbuf *out, struct bytes text) { add_unescaped(out, text, false); }
+
+// Takes what is before the first `mark`, or all of it, off the front of *text.
+static struct bytes take_until(struct bytes *text, char mark)
+{
+    struct bytes taken = *text;
+    if (!split(*text, mark, &taken, text))
+        *text = (struct bytes){ 0 };
+    return taken;
+}
+
+bool http_query_next(struct bytes *query, struct strbuf *name, struct strbuf *value)
+{
+    struct bytes pair = { 0 };
+    while (!pair.len && query->len)
+        pair = take_until(query, '&');
+    if (!pair.len)
+        return false;
+    struct bytes key = take_until(&pair, '=');
+    name->len = value->len = 0;
+    add_unescaped(name, key, true);
+    add_unescaped(value, pair, true);
+    return true;
 }

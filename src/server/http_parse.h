@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/strbuf.h"
 
 enum { HTTP_FIELDS_MAX = 100, HTTP_CHUNK_LINE_BYTES_MAX = 256, HTTP_TRAILER_BYTES_MAX = 8192 };
 
@@ -58,5 +59,11 @@ struct http_chunks {
 // Takes bytes off the front of *in until some of the body were among them (*data, borrowed), or the body or *in ends.
 // 0, or the status to refuse with and why.
 int http_chunks_read(struct http_chunks *chunks, struct bytes *in, struct bytes *data, struct error *err);
+
+// Decodes percent-encoding in a path: %2F is a slash.
+void http_add_unescaped(struct strbuf *out, struct bytes text);
+// Takes the next NAME=VALUE off the front of a URL's query (application/x-www-form-urlencoded), decoded. False: there
+// is none.
+bool http_query_next(struct bytes *query, struct strbuf *name, struct strbuf *value);
 
 #endif

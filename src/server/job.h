@@ -14,6 +14,7 @@
 #define SERVER_JOB_H
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "base/memory.h"
 #include "server/budget.h"
@@ -95,7 +96,8 @@ struct answer_part {
     char id[64];        // of a call
     int call;           // its place among the calls
     size_t sent;        // bytes of the text that a stream has sent
-    bool begun, ended;  // a stream has sent its beginning (of a call: its name), its end
+    size_t blank;       // bytes of the text that are known to be blank
+    bool begun;         // its beginning is written (of a call: its name)
     int token_end;      // of the answer's kept tokens, how many had come with this part and those before it
 };
 
@@ -216,7 +218,7 @@ struct job {
     bool touched;         // in this step
 
     // Under the mailbox's lock.
-    struct job *next_in_mailbox;
+    STAILQ_ENTRY(job) in_mailbox_list;
     bool in_mailbox, over_in_mailbox; // over: the worker and the reader have released it
     bool sent_to_writer;              // by a reader or the worker: the writer may look at it
     bool written;                     // the writer has released it, too
@@ -226,17 +228,20 @@ struct job {
     bool begun;            // a stream's first event is written
     bool complete;         // all of the answer is in `text`, or was
     struct answer_cursor { // how far an answer is written
-        int choice, part;
-        size_t at; // within the part
-        int list;  // of the part that has the logprobs
-        int block; // content blocks of a message begun
+        int choice, step;
+        int part;    // of the choice
+        int event;   // of those that end an item of a response
+        int segment; // of an item
+        size_t at;   // within the step, the part or the segment
+        int list;    // within the step: of several lists or texts
+        int block;   // content blocks or items begun
     } cursor;
     struct strbuf text;         // the next slice
     atomic_size_t unsent_bytes; // written, and not taken by the client's socket yet
     atomic_bool stalled;        // the writer waits for the socket
 
     // Under the outbox's lock.
-    struct job *next_outgoing;
+    STAILQ_ENTRY(job) in_outbox_list;
     struct strbuf outgoing;
     bool in_outbox, over_outgoing;
 
@@ -247,6 +252,8 @@ struct job {
     size_t sending_bytes;           // given to the socket, and not taken by the client yet
     struct job *next, *previous;    // of all
 };
+
+STAILQ_HEAD(job_queue, job);
 
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);

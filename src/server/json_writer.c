@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/json_writer.h"
 
+#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -64,8 +66,6 @@ size_t json_text_cut(struct bytes text, size_t limit)
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
 
-void json_write_int(struct strbuf *out, long long value) { strbuf_add_format(out, "%lld", value); }
-
 // %.9g is enough for every float. A whole number gets ".0", as it is a real; exponents lose their plus and their zeros.
 void json_write_logprob(struct strbuf *out, float logprob)
 {
@@ -79,5 +79,27 @@ void json_write_logprob(struct strbuf *out, float logprob)
         return;
     }
     strbuf_add(out, number, (size_t)(exponent - number) + 1);
-    json_write_int(out, atoi(exponent + 1));
+    json_write(out, "%d", atoi(exponent + 1));
+}
+
+// ---- patterns -----------------------------------------------------------------------------------------------------
+
+void json_write(struct strbuf *out, const char *pattern, ...)
+{
+    va_list args;
+    va_start(args, pattern);
+    for (const char *next; *(next = strchrnul(pattern, '%')); pattern = next + 2) {
+        strbuf_add(out, pattern, (size_t)(next - pattern));
+        switch (next[1]) {
+        case 's': strbuf_add_text(out, va_arg(args, const char *)); break;
+        case 'q': json_write_text(out, bytes_of(va_arg(args, const char *))); break;
+        case 'b': json_write_text(out, va_arg(args, struct bytes)); break;
+        case 'd': strbuf_add_format(out, "%d", va_arg(args, int)); break;
+        case 'z': strbuf_add_format(out, "%zu", va_arg(args, size_t)); break;
+        case 'l': strbuf_add_format(out, "%lld", va_arg(args, long long)); break;
+        default: assert(!"a letter of patterns");
+        }
+    }
+    va_end(args);
+    strbuf_add_text(out, pattern);
 }

@@ -1,69 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/llama_server.h"
-
-#include "format/json.h"
+// server/llama_server.c: /apply-template and /completion of llama.cpp's llama-server, and the answers of /infill.
 #include "server/answer.h"
 #include "server/json_writer.h"
-#include "server/kind.h"
 #include "server/parts.h"
 #include "server/read.h"
-
-// ---- what the server says of itself -------------------------------------------------------------------------------
-
-static json_t *sampling_of(const struct api *api)
-{
-    const struct nibble_sampling *defaults = &api->defaults;
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:i}", "temperature", defaults->temperature, "top_k",
-                     defaults->top_k, "top_p", defaults->top_p, "min_p", defaults->min_p, "repeat_penalty",
-                     defaults->repetition_penalty, "presence_penalty", defaults->presence_penalty, "frequency_penalty",
-                     defaults->frequency_penalty, "n_predict", FIELDS_REST_OF_CONTEXT, "max_tokens",
-                     FIELDS_REST_OF_CONTEXT);
-}
-
-static json_t *slot_of(const struct api *api, int id, bool busy)
-{
-    return json_pack("{s:i, s:i, s:b, s:b, s:o}", "id", id, "n_ctx", api->max_model_len, "speculative", 0,
-                     "is_processing", busy, "params", sampling_of(api));
-}
-
-static struct bytes special_of(const struct api *api, const char *name)
-{
-    const json_t *specials = api->chat ? chat_special_tokens(api->chat) : NULL;
-    return json_bytes(json_object_get(specials, name));
-}
-
-json_t *llama_props(const struct api *api)
-{
-    bool supports_tools = false;
-    if (api->chat)
-        chat_tool_form(api->chat, &supports_tools);
-    return json_pack("{s:o, s:i, s:s, s:s, s:o, s:{s:b, s:b}, s:o, s:o, s:{s:b, s:b}, s:s, s:b, s:b}",
-                     "default_generation_settings", slot_of(api, 0, false), "total_slots", api->slots, "model_alias",
-                     api->names[0], "model_path", api->root, "chat_template",
-                     api_text(api->chat ? chat_source(api->chat) : bytes_of("")), "chat_template_caps",
-                     "supports_tools", supports_tools, "supports_system_role", 1, "bos_token",
-                     api_text(special_of(api, "bos_token")), "eos_token", api_text(special_of(api, "eos_token")),
-                     "modalities", "vision", 0, "audio", 0, "build_info", "nibble-" NIBBLE_VERSION, "is_sleeping", 0,
-                     "endpoint_slots", api->show_slots);
-}
-
-// A slot is a request that runs; which of them a request has has no meaning here.
-json_t *llama_slots(const struct api *api, int running)
-{
-    json_t *slots = json_array();
-    for (int i = 0; i < api->slots; i++)
-        json_array_append_new(slots, slot_of(api, i, i < running));
-    return slots;
-}
+#include "server/translate.h"
 
 bool llama_apply_template(struct job *job)
 {
     struct strbuf prompt = { 0 };
-    if (read_tools(job) && read_messages(job, &prompt)) {
-        strbuf_add_text(&job->reply, "{\"prompt\":");
-        json_write_text(&job->reply, strbuf_bytes(&prompt));
-        strbuf_add_byte(&job->reply, '}');
-    }
+    if (read_tools(job) && read_messages(job, &prompt))
+        json_write(&job->reply, "{\"prompt\":%b}", strbuf_bytes(&prompt));
     strbuf_free(&prompt);
     return false;
 }
@@ -98,80 +45,68 @@ bool llama_translate_completion(struct job *job)
 
 static void write_figures(const struct choice *choice, bool stop, struct strbuf *out)
 {
-    strbuf_add_format(out, ",\"id_slot\":0,\"stop\":%s,\"tokens_predicted\":%d,\"tokens_evaluated\":%zu",
-                      stop ? "true" : "false", choice->generated, choice->prompt->count);
+    json_write(out, ",\"id_slot\":0,\"stop\":%s,\"tokens_predicted\":%d,\"tokens_evaluated\":%z",
+               stop ? "true" : "false", choice->generated, choice->prompt->count);
 }
 
 static void write_end(const struct choice *choice, struct strbuf *out)
 {
     const struct output *answer = &choice->answer;
     bool word = answer->reason == NIBBLE_FINISH_STOP && answer->stop_string >= 0;
+    const char *type = answer->reason == NIBBLE_FINISH_LENGTH ? "limit" : word ? "word" : "eos";
     write_figures(choice, true, out);
-    strbuf_add_format(out, ",\"stop_type\":\"%s\",\"stopping_word\":",
-                      answer->reason == NIBBLE_FINISH_LENGTH ? "limit"
-                          : word                             ? "word"
-                                                             : "eos");
-    json_write_text(out, word ? choice->job->params.stops[answer->stop_string] : (struct bytes){ 0 });
-    strbuf_add_text(out, ",\"model\":");
-    json_write_text(out, bytes_of(choice->job->api->names[0]));
-    strbuf_add_format(out, ",\"tokens_cached\":%d,\"truncated\":false}", answer->usage.cached_tokens);
+    json_write(out, ",\"stop_type\":\"%s\",\"stopping_word\":%b,\"model\":%q,\"tokens_cached\":%d,\"truncated\":false}",
+               type, word ? choice->job->params.stops[answer->stop_string] : (struct bytes){ 0 },
+               choice->job->api->names[0], answer->usage.cached_tokens);
 }
 
-bool llama_whole(struct job *job, struct strbuf *out)
+static bool write_opening(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    struct bytes all = parts_join(&job->choices[0], PART_CONTENT);
-    struct answer_cursor *cursor = &job->cursor;
-    strbuf_add_text(out, cursor->part++ ? "" : "{\"index\":0,\"tokens\":[],\"content\":\"");
-    if (all.len > cursor->at) {
-        struct bytes rest = bytes_from(all, cursor->at);
-        size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
-        json_write_text_inside(out, (struct bytes){ rest.data, length });
-        cursor->at += length;
-    }
-    if (cursor->at < all.len)
-        return false;
-    strbuf_add_byte(out, '"');
-    write_end(&job->choices[0], out);
+    (void)job, (void)choice;
+    strbuf_add_text(out, "{\"index\":0,\"tokens\":[],\"content\":\"");
     return true;
 }
+
+static bool write_content(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    if (!answer_write_text(parts_join(choice, PART_CONTENT), &job->cursor.at, out))
+        return false;
+    strbuf_add_byte(out, '"');
+    write_end(choice, out);
+    return true;
+}
+
+static const answer_step steps[] = { write_opening, write_content };
 
 static void open_event(struct bytes text, struct strbuf *out)
 {
-    strbuf_add_text(out, "data: {\"index\":0,\"tokens\":[],\"content\":");
-    json_write_text(out, text);
+    json_write(out, "data: {\"index\":0,\"tokens\":[],\"content\":%b", text);
 }
 
-bool llama_stream(struct job *job, struct strbuf *out)
+static void write_piece(struct job *job, const struct answer_part *part, struct bytes text, struct strbuf *out)
 {
-    struct choice *choice = &job->choices[0];
-    struct answer_part *part = choice->part_count ? &choice->parts[0] : NULL; // a completion has but this
-    while (part && part->sent < part->text.len) {
-        if (out->len >= ANSWER_SLICE_BYTES)
-            return false;
-        struct bytes rest = bytes_from(strbuf_bytes(&part->text), part->sent);
-        struct bytes text = { rest.data, json_text_cut(rest, ANSWER_SLICE_BYTES) };
-        open_event(text, out);
-        write_figures(choice, false, out);
-        strbuf_add_text(out, "}\n\n");
-        part->sent += text.len;
-    }
-    if (part)
-        part->sent = part->text.len = 0;
-    if (job->released && job->error.status) {
-        llama_stream_error(&job->error, out);
-    } else if (job->released) {
-        open_event((struct bytes){ 0 }, out);
-        write_end(choice, out);
-        strbuf_add_text(out, "\n\n");
-    }
-    return true;
+    (void)part;
+    open_event(text, out);
+    write_figures(&job->choices[0], false, out);
+    strbuf_add_text(out, "}\n\n");
 }
 
-void llama_stream_error(const struct api_error *err, struct strbuf *out)
+static bool stream(struct job *job, struct strbuf *out)
 {
-    json_t *error = api_error_json(err, API_OPENAI);
-    strbuf_add_text(out, "data: ");
-    api_dump(error, out);
+    return answer_stream_parts(job, &(struct part_events){ .piece = write_piece }, out);
+}
+
+static void end_stream(const struct job *job, struct strbuf *out)
+{
+    open_event((struct bytes){ 0 }, out);
+    write_end(&job->choices[0], out);
     strbuf_add_text(out, "\n\n");
-    json_decref(error);
 }
+
+const struct dialect llama_dialect = {
+    .stream = stream,
+    .end = end_stream,
+    DIALECT_STEPS(steps),
+    .failure_open = "data: ",
+    .failure_close = "\n\n",
+};

@@ -4,6 +4,7 @@
 void mailbox_open(struct mailbox *mailbox)
 {
     *mailbox = (struct mailbox){ 0 };
+    STAILQ_INIT(&mailbox->jobs);
     pthread_mutex_init(&mailbox->lock, NULL);
     pthread_cond_init(&mailbox->filled, NULL);
 }
@@ -24,15 +25,9 @@ void mailbox_end(struct mailbox *mailbox)
 
 static void append(struct mailbox *mailbox, struct job *job)
 {
-    if (job->in_mailbox)
-        return;
+    if (!job->in_mailbox)
+        STAILQ_INSERT_TAIL(&mailbox->jobs, job, in_mailbox_list);
     job->in_mailbox = true;
-    job->next_in_mailbox = NULL;
-    if (mailbox->last)
-        mailbox->last->next_in_mailbox = job;
-    else
-        mailbox->first = job;
-    mailbox->last = job;
 }
 
 void mailbox_send(struct mailbox *mailbox, struct job *job, bool over)
@@ -71,13 +66,11 @@ void mailbox_resume(struct mailbox *mailbox, struct job *job)
 struct job *mailbox_take(struct mailbox *mailbox)
 {
     pthread_mutex_lock(&mailbox->lock);
-    while (!mailbox->first && !mailbox->closed)
+    while (STAILQ_EMPTY(&mailbox->jobs) && !mailbox->closed)
         pthread_cond_wait(&mailbox->filled, &mailbox->lock);
-    struct job *job = mailbox->first;
+    struct job *job = STAILQ_FIRST(&mailbox->jobs);
     if (job) {
-        mailbox->first = job->next_in_mailbox;
-        if (!mailbox->first)
-            mailbox->last = NULL;
+        STAILQ_REMOVE_HEAD(&mailbox->jobs, in_mailbox_list);
         job->in_mailbox = false;
         job->released |= job->over_in_mailbox;
         for (int i = 0; i < job->choice_count; i++)
@@ -99,7 +92,7 @@ bool mailbox_finish(struct mailbox *mailbox, struct job *job)
 bool mailbox_is_waiting(struct mailbox *mailbox)
 {
     pthread_mutex_lock(&mailbox->lock);
-    bool waiting = mailbox->first;
+    bool waiting = !STAILQ_EMPTY(&mailbox->jobs);
     pthread_mutex_unlock(&mailbox->lock);
     return waiting;
 }

@@ -12,7 +12,7 @@
 struct mailbox {
     pthread_mutex_t lock;
     pthread_cond_t filled;
-    struct job *first, *last;
+    struct job_queue jobs;
     bool closed;
     atomic_ullong taken_count; // jobs that the writer took so far
     // Figures of the worker, after each step.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/messages_blocks.c: Anthropic's messages, whose contents are lists of blocks, as the messages of a chat: text,
 // thoughts and calls of a turn become one message, each tool result a message of its own.
-#include "server/messages.h"
+#include "server/translate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "format/json.h"
 
@@ -22,16 +25,23 @@ static const struct {
     enum role role;
 } roles[] = { { "user", ROLE_USER }, { "assistant", ROLE_ASSISTANT }, { "system", ROLE_SYSTEM } };
 
-static bool is_word(const json_t *value, const char *word)
+// An error about a block. Always false.
+__attribute__((format(printf, 2, 3))) static bool fail_block(struct conversation *conversation, const char *format, ...)
 {
-    return json_is_string(value) && bytes_equal(json_bytes(value), bytes_of(word));
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return api_fail(&conversation->job->error, 400, "messages", "messages[%zu].content[%zu]%s", conversation->message,
+                    conversation->block, what);
 }
 
 // The message of this role that is still growing, at the end of the list.
 static json_t *open_turn(struct conversation *conversation, const char *role)
 {
-    json_t *last = json_array_get(conversation->messages, json_array_size(conversation->messages) - 1);
-    if (last && is_word(json_object_get(last, "role"), role))
+    json_t *last = translate_last(conversation->messages, role);
+    if (last)
         return last;
     json_t *turn = json_pack("{s:s, s:[]}", "role", role, "content");
     json_array_append_new(conversation->messages, turn);
@@ -40,7 +50,7 @@ static json_t *open_turn(struct conversation *conversation, const char *role)
 
 static void add_text(json_t *turn, json_t *text)
 {
-    json_array_append_new(json_object_get(turn, "content"), json_pack("{s:s, s:O}", "type", "text", "text", text));
+    json_array_append_new(json_object_get(turn, "content"), translate_part(text));
 }
 
 // Thoughts of a turn are one text, a line each.
@@ -52,9 +62,7 @@ static json_t *join_thoughts(const json_t *thoughts)
         strbuf_add(&text, "\n", i > 0);
         strbuf_add(&text, thought.data, thought.len);
     }
-    json_t *all = json_stringn(strbuf_text(&text), text.len);
-    strbuf_free(&text);
-    return all;
+    return translate_text(&text);
 }
 
 // A list of one text becomes that text.
@@ -77,9 +85,7 @@ static json_t *text_of(struct conversation *conversation, const json_t *block, c
     json_t *text = json_object_get(block, key);
     if (json_is_string(text))
         return text;
-    api_fail(&conversation->job->error, 400, "messages", "messages[%zu].content[%zu].%s is no string",
-             conversation->message, conversation->block, key);
-    return NULL;
+    return fail_block(conversation, ".%s is no string", key), NULL;
 }
 
 // Many templates refuse or drop a system message that is not the first one: its text goes into the user's turn.
@@ -94,10 +100,9 @@ static void add_turn_text(struct conversation *conversation, json_t *text)
     strbuf_add_text(&wrapped, "<system>\n");
     strbuf_add(&wrapped, json_string_value(text), json_string_length(text));
     strbuf_add_text(&wrapped, "\n</system>");
-    json_t *own = json_stringn(wrapped.data, wrapped.len);
+    json_t *own = translate_text(&wrapped);
     add_text(turn, own);
     json_decref(own);
-    strbuf_free(&wrapped);
 }
 
 static bool add_text_block(struct conversation *conversation, const json_t *block)
@@ -134,14 +139,8 @@ static bool add_call_block(struct conversation *conversation, const json_t *bloc
     if (!name)
         return false;
     if (!json_is_object(input))
-        return api_fail(&conversation->job->error, 400, "messages", "messages[%zu].content[%zu].input is no object",
-                        conversation->message, conversation->block);
-    json_t *turn = open_turn(conversation, conversation->role), *calls = json_object_get(turn, "tool_calls");
-    if (!calls)
-        json_object_set_new(turn, "tool_calls", calls = json_array());
-    json_array_append_new(calls,
-                          json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
-                                    "arguments", input));
+        return fail_block(conversation, ".input is no object");
+    translate_call(open_turn(conversation, conversation->role), id, name, input);
     json_object_setn(conversation->tool_names, json_string_value(id), json_string_length(id), name);
     return true;
 }
@@ -153,16 +152,13 @@ static bool join_result(struct conversation *conversation, const json_t *content
     if (json_is_string(content))
         strbuf_add(out, json_string_value(content), json_string_length(content));
     else if (content && !json_is_null(content) && !json_is_array(content))
-        return api_fail(&conversation->job->error, 400, "messages",
-                        "messages[%zu].content[%zu].content is neither a string nor a list of blocks",
-                        conversation->message, conversation->block);
+        return fail_block(conversation, ".content is neither a string nor a list of blocks");
     json_array_foreach (content, index, part) {
-        const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
-        if (!is_word(type, "text") || !json_is_string(text))
-            return api_fail(&conversation->job->error, 400, "messages",
-                            "messages[%zu].content[%zu].content[%zu] is of type %.60s; results of tools are text here",
-                            conversation->message, conversation->block, index,
-                            json_is_string(type) ? json_string_value(type) : "none");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *text = json_object_get(part, "text");
+        if (!field_is(part, "type", "text") || !json_is_string(text))
+            return fail_block(conversation, ".content[%zu] is of type %.60s; results of tools are text here", index,
+                              type ? type : "none");
         strbuf_add(out, "\n", index > 0);
         strbuf_add(out, json_string_value(text), json_string_length(text));
     }
@@ -172,7 +168,7 @@ static bool join_result(struct conversation *conversation, const json_t *content
 // Chat templates have no place for a failure, so the text says it.
 static bool add_result_block(struct conversation *conversation, const json_t *block)
 {
-    json_t *id = text_of(conversation, block, "tool_use_id"), *text;
+    json_t *id = text_of(conversation, block, "tool_use_id");
     struct strbuf result = { 0 };
     bool failed = json_is_true(json_object_get(block, "is_error"));
     strbuf_add_text(&result, failed ? "Error: " : "");
@@ -180,13 +176,8 @@ static bool add_result_block(struct conversation *conversation, const json_t *bl
         strbuf_free(&result);
         return false;
     }
-    text = json_stringn(strbuf_text(&result), result.len);
-    json_t *message = json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", text);
-    json_t *name = json_object_getn(conversation->tool_names, json_string_value(id), json_string_length(id));
-    if (name)
-        json_object_set(message, "name", name);
-    json_array_append_new(conversation->messages, message);
-    strbuf_free(&result);
+    translate_result(conversation->messages, id, translate_text(&result),
+                     json_object_getn(conversation->tool_names, json_string_value(id), json_string_length(id)));
     return true;
 }
 
@@ -222,23 +213,19 @@ static const char *refusal_of(const char *type)
 
 static bool add_block(struct conversation *conversation, enum role role, const json_t *block)
 {
-    struct api_error *err = &conversation->job->error;
-    const json_t *type = json_object_get(block, "type");
-    if (!json_is_string(type))
-        return api_fail(err, 400, "messages",
-                        "messages[%zu].content[%zu] has no type; write {\"type\": \"text\", \"text\": \"...\"}",
-                        conversation->message, conversation->block);
+    const char *type = json_string_value(json_object_get(block, "type"));
+    if (!type)
+        return fail_block(conversation, " has no type; write {\"type\": \"text\", \"text\": \"...\"}");
     for (size_t i = 0; i < sizeof block_kinds / sizeof *block_kinds; i++) {
         const struct block_kind *kind = &block_kinds[i];
-        if (!is_word(type, kind->type))
+        if (!field_is(block, "type", kind->type))
             continue;
         if (!(kind->roles & (int)role))
-            return api_fail(err, 400, "messages", "messages[%zu].content[%zu] is of type %s, which no %s message has",
-                            conversation->message, conversation->block, kind->type, conversation->role);
-        return fields_check_keys(block, "messages", kind->keys, err) && kind->add(conversation, block);
+            return fail_block(conversation, " is of type %s, which no %s message has", kind->type, conversation->role);
+        return fields_check_keys(block, "messages", kind->keys, &conversation->job->error)
+            && kind->add(conversation, block);
     }
-    return api_fail(err, 400, "messages", "messages[%zu].content[%zu] is of type %.60s: %s", conversation->message,
-                    conversation->block, json_string_value(type), refusal_of(json_string_value(type)));
+    return fail_block(conversation, " is of type %.60s: %s", type, refusal_of(type));
 }
 
 // ---- messages -----------------------------------------------------------------------------------------------------
@@ -264,18 +251,15 @@ static bool add_content(struct conversation *conversation, enum role role, json_
 
 static bool add_message(struct conversation *conversation, const json_t *message)
 {
-    static const char *const keys[] = { "role", "content", NULL };
     struct api_error *err = &conversation->job->error;
-    const json_t *role = json_object_get(message, "role");
-    if (!fields_check_keys(message, "messages", keys, err))
+    if (!fields_check_keys(message, "messages", WORDS("role", "content"), err))
         return false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        if (!is_word(role, roles[i].name))
+        if (!field_is(message, "role", roles[i].name))
             continue;
-        const json_t *last = json_array_get(conversation->messages, json_array_size(conversation->messages) - 1);
         conversation->role = roles[i].name;
-        conversation->late_system = roles[i].role == ROLE_SYSTEM && last
-            && !is_word(json_object_get(last, "role"), "system");
+        conversation->late_system = roles[i].role == ROLE_SYSTEM && json_array_size(conversation->messages)
+            && !translate_last(conversation->messages, "system");
         return add_content(conversation, roles[i].role, json_object_get(message, "content"));
     }
     return api_fail(err, 400, "messages", "messages[%zu].role is none of user, assistant and system",
@@ -316,7 +300,7 @@ static bool add_system(struct conversation *conversation, const json_t *system)
     if (!json_is_array(system))
         return add_system_text(conversation, (json_t *)system);
     json_array_foreach (system, index, block) {
-        bool text = is_word(json_object_get(block, "type"), "text");
+        bool text = field_is(block, "type", "text");
         if (!fields_check_keys(block, "system", text_keys, &conversation->job->error)
             || !add_system_text(conversation, text ? json_object_get(block, "text") : NULL))
             return false;

@@ -1,31 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/messages_read.c: Anthropic's /v1/messages rewritten as a chat: tools, tool_choice, thinking, structured
 // outputs and the sampling fields.
-#include <stdlib.h>
-
-#include "base/memory.h"
-#include "format/json.h"
-#include "server/json_writer.h"
-#include "server/messages.h"
 #include "server/read.h"
+#include "server/translate.h"
 
 const struct field_name messages_field_names[] = {
     { "stop", "stop_sequences" },
     { "response_format", "output_config" },
     { NULL, NULL },
 };
-
-// A member that is one of a list of words, which ends with NULL: its index; -1: it is none of them.
-static int find_word(const json_t *object, const char *key, const char *const *words)
-{
-    const char *word = json_string_value(json_object_get(object, key));
-    for (int i = 0; word && words[i]; i++)
-        if (!strcmp(words[i], word))
-            return i;
-    return -1;
-}
-
-static bool is_given(const json_t *value) { return value && !json_is_null(value); }
 
 // ---- tools --------------------------------------------------------------------------------------------------------
 
@@ -53,17 +36,14 @@ static bool refuse_tool_type(struct api_error *err, size_t index, const char *ty
 // Examples of inputs, which templates have no place for, are written behind the description.
 static json_t *description_of(const json_t *tool)
 {
-    const json_t *description = json_object_get(tool, "description"),
-                 *examples = json_object_get(tool, "input_examples");
+    const json_t *description = field_of(tool, "description"), *examples = json_object_get(tool, "input_examples");
     struct strbuf text = { 0 };
     if (!json_array_size(examples))
-        return is_given(description) ? json_incref((json_t *)description) : NULL;
+        return json_incref((json_t *)description);
     strbuf_add(&text, json_string_value(description), json_string_length(description));
     strbuf_add_text(&text, "\nExamples of its input: ");
     api_dump(examples, &text);
-    json_t *all = json_stringn(text.data, text.len);
-    strbuf_free(&text);
-    return all;
+    return translate_text(&text);
 }
 
 static json_t *translate_tool(const json_t *tool, size_t index, struct api_error *err)
@@ -96,9 +76,9 @@ static json_t *translate_tool(const json_t *tool, size_t index, struct api_error
 
 static bool translate_tools(struct job *job, json_t *body)
 {
-    const json_t *tools = json_object_get(job->json, "tools"), *tool;
+    const json_t *tools = field_of(job->json, "tools"), *tool;
     size_t index;
-    if (!is_given(tools))
+    if (!tools)
         return true;
     if (!json_is_array(tools))
         return api_fail(&job->error, 400, "tools", "\"tools\" is a list of tools");
@@ -116,25 +96,20 @@ static bool translate_tools(struct job *job, json_t *body)
 static bool translate_choice(struct job *job, json_t *body)
 {
     enum { AUTO, ANY, NONE, TOOL };
-    static const char *const keys[] = { "type", "name", "disable_parallel_tool_use", NULL };
     static const char *const types[] = { "auto", "any", "none", "tool", NULL },
                              *const own[] = { "auto", "required", "none" };
-    const json_t *choice = json_object_get(job->json, "tool_choice"), *name = json_object_get(choice, "name");
+    const json_t *choice = field_of(job->json, "tool_choice"), *name = json_object_get(choice, "name");
+    int type = field_word(choice, "type", types);
     bool one = false;
-    struct error cause;
-    if (!is_given(choice))
-        return true;
-    int type = find_word(choice, "type", types);
-    if (!fields_check_keys(choice, "tool_choice", keys, &job->error))
-        return false;
+    if (!choice
+        || !fields_check_keys(choice, "tool_choice", WORDS("type", "name", "disable_parallel_tool_use"), &job->error))
+        return !choice;
     if (type < 0 || (type == TOOL && !json_is_string(name)))
         return api_fail(&job->error, 400, "tool_choice",
                         "\"tool_choice\" is an object of type auto, any, none, or tool with a name");
-    if (!json_get_bool(choice, "disable_parallel_tool_use", &one, &cause))
-        return api_fail_field(&job->error, "tool_choice", &cause);
-    json_t *value = type == TOOL ? json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name)
-                                 : json_string(own[type]);
-    json_object_set_new(body, "tool_choice", value);
+    if (!fields_read_bool(choice, "disable_parallel_tool_use", &one, &job->error))
+        return fields_fail_within("tool_choice", &job->error);
+    json_object_set_new(body, "tool_choice", type == TOOL ? translate_named_tool(name) : json_string(own[type]));
     json_object_set_new(body, "parallel_tool_calls", json_boolean(!one));
     return true;
 }
@@ -145,23 +120,18 @@ static bool translate_choice(struct job *job, json_t *body)
 static bool translate_thinking(struct job *job, json_t *body)
 {
     enum { ENABLED, DISABLED };
-    static const char *const keys[] = { "type", "budget_tokens", "display", NULL };
-    static const char *const types[] = { "enabled", "disabled", "adaptive", "between_tools", NULL };
-    static const char *const displays[] = { "omitted", "summarized", NULL };
-    const json_t *thinking = json_object_get(job->json, "thinking"), *display = json_object_get(thinking, "display");
+    const json_t *thinking = field_of(job->json, "thinking");
+    int type = field_word(thinking, "type", WORDS("enabled", "disabled", "adaptive", "between_tools")),
+        shown = field_word(thinking, "display", WORDS("omitted", "summarized"));
     int64_t budget = 0;
-    struct error cause;
-    if (!is_given(thinking))
-        return true;
-    int type = find_word(thinking, "type", types), shown = find_word(thinking, "display", displays);
-    if (!fields_check_keys(thinking, "thinking", keys, &job->error))
-        return false;
-    if (type < 0 || (is_given(display) && shown < 0))
+    if (!thinking || !fields_check_keys(thinking, "thinking", WORDS("type", "budget_tokens", "display"), &job->error))
+        return !thinking;
+    if (type < 0 || (field_of(thinking, "display") && shown < 0))
         return api_fail(&job->error, 400, "thinking",
                         "\"thinking\" is an object of type enabled, disabled, adaptive or between_tools; its display "
                         "is summarized or omitted");
-    if (!json_get_int(thinking, "budget_tokens", 1, INT32_MAX, &budget, &cause))
-        return api_fail_field(&job->error, "thinking", &cause);
+    if (!fields_read_int(thinking, "budget_tokens", 1, INT32_MAX, &budget, &job->error))
+        return fields_fail_within("thinking", &job->error);
     if (budget)
         json_object_set_new(body, "max_reasoning_tokens", json_integer(budget));
     if (type == ENABLED || type == DISABLED) {
@@ -175,39 +145,30 @@ static bool translate_thinking(struct job *job, json_t *body)
 
 static bool translate_format(struct job *job, const json_t *format, const char *field, json_t *body)
 {
-    static const char *const keys[] = { "type", "schema", NULL }, *const types[] = { "json_schema", NULL };
     const json_t *schema = json_object_get(format, "schema");
-    if (!is_given(format))
-        return true;
-    if (!fields_check_keys(format, field, keys, &job->error))
-        return false;
-    if (find_word(format, "type", types) < 0 || !json_is_object(schema))
+    if (!format || !fields_check_keys(format, field, WORDS("type", "schema"), &job->error))
+        return !format;
+    if (!field_is(format, "type", "json_schema") || !json_is_object(schema))
         return api_fail(&job->error, 400, field, "the format in \"%s\" is an object of type json_schema with a schema",
                         field);
-    json_object_set_new(body, "response_format",
-                        json_pack("{s:s, s:{s:s, s:b, s:O}}", "type", "json_schema", "json_schema", "name", "output",
-                                  "strict", 1, "schema", schema));
-    return true;
+    return json_object_set_new(body, "response_format", translate_schema("output", schema)) == 0;
 }
 
 // Templates that read an effort know three degrees.
 static bool translate_output(struct job *job, json_t *body)
 {
     enum { HIGH = 2 };
-    static const char *const keys[] = { "format", "effort", NULL };
     static const char *const efforts[] = { "low", "medium", "high", "xhigh", "max", NULL };
-    const json_t *config = json_object_get(job->json, "output_config"), *effort = json_object_get(config, "effort");
-    if (!translate_format(job, json_object_get(job->json, "output_format"), "output_format", body))
-        return false;
-    if (!is_given(config))
-        return true;
+    const json_t *config = field_of(job->json, "output_config");
+    if (!translate_format(job, field_of(job->json, "output_format"), "output_format", body) || !config)
+        return !job->error.status;
     if (!json_is_object(config))
         return api_fail(&job->error, 400, "output_config", "\"output_config\" is an object");
-    if (!fields_check_keys(config, "output_config", keys, &job->error)
-        || !translate_format(job, json_object_get(config, "format"), "output_config", body))
+    if (!fields_check_keys(config, "output_config", WORDS("format", "effort"), &job->error)
+        || !translate_format(job, field_of(config, "format"), "output_config", body))
         return false;
-    int degree = find_word(config, "effort", efforts);
-    if (is_given(effort) && degree < 0)
+    int degree = field_word(config, "effort", efforts);
+    if (field_of(config, "effort") && degree < 0)
         return api_fail(&job->error, 400, "output_config",
                         "the effort in \"output_config\" is low, medium, high, xhigh or max");
     if (degree >= 0 && job->api->chat && chat_reads(job->api->chat, "reasoning_effort"))
@@ -218,16 +179,15 @@ static bool translate_output(struct job *job, json_t *body)
 // Which earlier thoughts the prompt has is the template's matter; no other edit of a conversation is built.
 static bool check_context_management(struct job *job)
 {
-    static const char *const keys[] = { "edits", NULL };
     static const char thoughts[] = "clear_thinking_";
-    const json_t *management = json_object_get(job->json, "context_management"), *edit;
+    const json_t *management = field_of(job->json, "context_management"), *edit;
     const json_t *edits = json_object_get(management, "edits");
     size_t index;
-    if (!is_given(management))
+    if (!management)
         return true;
     if (!json_is_object(management))
         return api_fail(&job->error, 400, "context_management", "\"context_management\" is an object");
-    if (!fields_check_keys(management, "context_management", keys, &job->error))
+    if (!fields_check_keys(management, "context_management", WORDS("edits"), &job->error))
         return false;
     json_array_foreach (edits, index, edit) {
         const char *type = json_string_value(json_object_get(edit, "type"));
@@ -245,9 +205,8 @@ static bool check_context_management(struct job *job)
 static bool translate_length(struct job *job, json_t *body)
 {
     int64_t most = 0;
-    struct error cause;
-    if (!json_get_int(job->json, "max_tokens", 1, INT32_MAX, &most, &cause))
-        return api_fail_field(&job->error, "max_tokens", &cause);
+    if (!fields_read_int(job->json, "max_tokens", 1, INT32_MAX, &most, &job->error))
+        return false;
     if (!most)
         return api_fail_code(&job->error, 400, "max_tokens", "missing_required_parameter", "\"max_tokens\" is missing");
     json_object_set_new(body, "max_tokens", json_integer(most));
@@ -265,8 +224,8 @@ static bool copy_fields(struct job *job, json_t *body)
         { "chat_template_kwargs", "chat_template_kwargs" },
     };
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {
-        json_t *value = json_object_get(job->json, copied[i].client);
-        if (is_given(value))
+        json_t *value = field_of(job->json, copied[i].client);
+        if (value)
             json_object_set(body, copied[i].own, value);
     }
     const json_t *stops = json_object_get(body, "stop");
@@ -277,9 +236,8 @@ static bool copy_fields(struct job *job, json_t *body)
 // An assistant's message at the end is the beginning of the answer (prefill), unless it waits for results of calls.
 static void continue_last(json_t *body, const json_t *messages)
 {
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    if (!role || strcmp(role, "assistant") || json_object_get(last, "tool_calls"))
+    const json_t *last = translate_last(messages, "assistant");
+    if (!last || json_object_get(last, "tool_calls"))
         return;
     json_object_set_new(body, "continue_final_message", json_true());
     json_object_set_new(body, "add_generation_prompt", json_false());
@@ -297,24 +255,11 @@ static bool translate(struct job *job, json_t *body)
         && translate_output(job, body) && check_context_management(job) && copy_fields(job, body);
 }
 
-static bool replace_json(struct job *job, bool (*more)(struct job *job, json_t *body))
-{
-    json_t *body = json_object();
-    bool ok = (!more || more(job, body)) && translate(job, body);
-    json_decref(ok ? job->json : body);
-    job->json = ok ? body : job->json;
-    return ok;
-}
+static bool translate_all(struct job *job, json_t *body) { return translate_length(job, body) && translate(job, body); }
 
-bool messages_translate(struct job *job) { return replace_json(job, translate_length); }
+bool messages_translate(struct job *job) { return translate_json(job, translate_all); }
 
 bool messages_count(struct job *job)
 {
-    struct strbuf text = { 0 };
-    job->prompts = memory_new(1, sizeof *job->prompts);
-    if (replace_json(job, NULL) && read_tools(job) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages"))
-        strbuf_add_format(&job->reply, "{\"input_tokens\":%zu}", job->prompts[0].count);
-    strbuf_free(&text);
-    return false;
+    return translate_json(job, translate) && read_count(job, TOKENIZE_PARSE_SPECIAL, "{");
 }

@@ -3,24 +3,24 @@
 // tool_use), whole or as named server-sent events.
 #include "server/answer.h"
 #include "server/json_writer.h"
-#include "server/messages.h"
+#include "server/translate.h"
 #include "server/parts.h"
 
 // ---- parts that both have -----------------------------------------------------------------------------------------
 
 static const struct {
-    const char *type, *begin, *delta, *key; // of a block, and of its deltas
+    const char *type, *key, *close; // of a block: its text's key, and what stands behind the text
+    const char *delta, *delta_key;
 } blocks[] = {
-    [PART_REASONING] = { "thinking", "\"thinking\":\"\",\"signature\":\"\"", "thinking_delta", "thinking" },
-    [PART_CONTENT] = { "text", "\"text\":\"\"", "text_delta", "text" },
-    [PART_CALL] = { "tool_use", NULL, "input_json_delta", "partial_json" },
+    [PART_REASONING] = { "thinking", "thinking", "\",\"signature\":\"\"}", "thinking_delta", "thinking" },
+    [PART_CONTENT] = { "text", "text", "\"}", "text_delta", "text" },
+    [PART_CALL] = { "tool_use", NULL, "}", "input_json_delta", "partial_json" },
 };
 
 static void open_message(const struct job *job, struct strbuf *out)
 {
-    strbuf_add_format(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", job->id);
-    json_write_text(out, bytes_of(job->api->names[0]));
-    strbuf_add_text(out, ",\"content\":[");
+    json_write(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":%q,\"content\":[", job->id,
+               job->api->names[0]);
 }
 
 static void write_stop(const struct choice *choice, struct strbuf *out)
@@ -31,7 +31,7 @@ static void write_stop(const struct choice *choice, struct strbuf *out)
         : stopped                                               ? "stop_sequence"
         : choice->call_count                                    ? "tool_use"
                                                                 : "end_turn";
-    strbuf_add_format(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", reason);
+    json_write(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", reason);
     if (stopped)
         json_write_text(out, choice->job->params.stops[answer->stop_string]);
     else
@@ -42,98 +42,71 @@ static void write_stop(const struct choice *choice, struct strbuf *out)
 static void write_usage(const struct choice *choice, struct strbuf *out)
 {
     long long prompt = (long long)choice->prompt->count, cached = choice->answer.usage.cached_tokens;
-    strbuf_add_format(out,
-                      "\"usage\":{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,"
-                      "\"cache_read_input_tokens\":%lld,\"output_tokens\":%d}",
-                      prompt - cached, cached, choice->generated);
+    json_write(out,
+               "\"usage\":{\"input_tokens\":%l,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%l,"
+               "\"output_tokens\":%d}",
+               prompt - cached, cached, choice->generated);
 }
 
-// Longer runs are content: they are not looked at again with each token.
-enum { BLANK_BYTES_MAX = 64 };
-
-static bool is_blank(struct bytes text)
-{
-    if (text.len > BLANK_BYTES_MAX)
-        return false;
-    for (size_t i = 0; i < text.len; i++)
-        if (!strchr(" \t\r\n", text.data[i]) || !text.data[i])
-            return false;
-    return true;
-}
-
-// Blank lines that a model puts between its thought, its text and its calls are no block of their own.
-static bool is_filler(const struct choice *choice, const struct answer_part *part)
-{
-    return part->kind == PART_CONTENT && choice->part_count > 1 && is_blank(strbuf_bytes(&part->text));
-}
-
-// ---- a whole message ----------------------------------------------------------------------------------------------
-
+// A block up to its text: of a call, up to its input.
 static void open_block(const struct answer_part *part, struct strbuf *out)
 {
-    strbuf_add_format(out, "{\"type\":\"%s\",", blocks[part->kind].type);
-    if (part->kind != PART_CALL) {
-        strbuf_add_format(out, "\"%s\":\"", blocks[part->kind].key);
-        return;
-    }
-    strbuf_add_format(out, "\"id\":\"%s\",\"name\":", part->id);
-    json_write_text(out, strbuf_bytes(&part->name));
-    strbuf_add_text(out, ",\"input\":");
+    json_write(out, "{\"type\":\"%s\",", blocks[part->kind].type);
+    if (part->kind == PART_CALL)
+        json_write(out, "\"id\":\"%s\",\"name\":%b,\"input\":", part->id, strbuf_bytes(&part->name));
+    else
+        json_write(out, "\"%s\":\"", blocks[part->kind].key);
 }
 
 static void close_block(const struct answer_part *part, struct strbuf *out)
 {
-    strbuf_add_text(out,
-                    part->kind == PART_REASONING     ? "\",\"signature\":\"\"}"
-                        : part->kind == PART_CONTENT ? "\"}"
-                                                     : "}");
+    strbuf_add_text(out, blocks[part->kind].close);
+}
+
+// ---- a whole message ----------------------------------------------------------------------------------------------
+
+static bool write_opening(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    (void)choice;
+    open_message(job, out);
+    return true;
 }
 
 // Writes the next slice of a block's text. True: that was all of it.
-static bool write_block_text(struct answer_part *part, struct answer_cursor *cursor, struct strbuf *out)
+static bool write_block_text(const struct answer_part *part, size_t *at, struct strbuf *out)
 {
-    struct bytes rest = bytes_from(strbuf_bytes(&part->text), cursor->at);
-    size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
-    if (part->kind == PART_CALL)
-        strbuf_add(out, rest.data, length); // JSON already
-    else
-        json_write_text_inside(out, (struct bytes){ rest.data, length });
-    cursor->at += length;
-    return length == rest.len;
+    if (part->kind != PART_CALL)
+        return answer_write_text(strbuf_bytes(&part->text), at, out);
+    strbuf_add(out, part->text.data, part->text.len); // JSON already
+    return true;
 }
 
-// Writes the next block, or a slice of it.
-static void write_block(struct job *job, struct choice *choice, struct strbuf *out)
+static bool write_blocks(struct job *job, struct choice *choice, struct strbuf *out)
 {
     struct answer_cursor *cursor = &job->cursor;
-    struct answer_part *part = &choice->parts[cursor->part];
-    bool skipped = is_filler(choice, part);
-    if (!skipped && !part->begun) {
-        if (part->kind == PART_CALL)
+    for (; cursor->part < choice->part_count; cursor->part++, cursor->at = 0) {
+        struct answer_part *part = &choice->parts[cursor->part];
+        if (parts_is_filler(choice, part))
+            continue;
+        if (answer_is_full(out))
+            return false;
+        if (!part->begun && part->kind == PART_CALL)
             parts_complete_call(part);
-        strbuf_add_text(out, cursor->block++ ? "," : "");
-        open_block(part, out);
+        if (!part->begun) {
+            strbuf_add_text(out, cursor->block++ ? "," : "");
+            open_block(part, out);
+        }
         part->begun = true;
-    }
-    if (!skipped && !write_block_text(part, cursor, out))
-        return;
-    if (!skipped)
+        if (!write_block_text(part, &cursor->at, out))
+            return false;
         close_block(part, out);
-    cursor->part++;
-    cursor->at = 0;
+    }
+    return true;
 }
 
-bool messages_whole(struct job *job, struct strbuf *out)
+static bool write_closing(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    struct choice *choice = &job->choices[0];
-    if (!job->begun)
-        open_message(job, out);
-    job->begun = true;
-    while (job->cursor.part < choice->part_count) {
-        if (out->len >= ANSWER_SLICE_BYTES)
-            return false;
-        write_block(job, choice, out);
-    }
+    (void)job;
     strbuf_add_text(out, "],");
     write_stop(choice, out);
     strbuf_add_byte(out, ',');
@@ -142,11 +115,13 @@ bool messages_whole(struct job *job, struct strbuf *out)
     return true;
 }
 
+static const answer_step steps[] = { write_opening, write_blocks, write_closing };
+
 // ---- a stream -----------------------------------------------------------------------------------------------------
 
 static void open_event(const char *name, struct strbuf *out)
 {
-    strbuf_add_format(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
+    json_write(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
 }
 
 static void close_event(struct strbuf *out) { strbuf_add_text(out, "}\n\n"); }
@@ -164,80 +139,34 @@ static void start_message(const struct job *job, struct strbuf *out)
     close_event(out);
 }
 
-static void start_block(const struct answer_part *part, int index, struct strbuf *out)
+static void start_block(struct job *job, const struct answer_part *part, struct strbuf *out)
 {
     open_event("content_block_start", out);
-    strbuf_add_format(out, ",\"index\":%d,\"content_block\":{\"type\":\"%s\",", index, blocks[part->kind].type);
-    if (part->kind == PART_CALL) {
-        strbuf_add_format(out, "\"id\":\"%s\",\"name\":", part->id);
-        json_write_text(out, strbuf_bytes(&part->name));
-        strbuf_add_text(out, ",\"input\":{}");
-    } else {
-        strbuf_add_text(out, blocks[part->kind].begin);
-    }
-    strbuf_add_byte(out, '}');
+    json_write(out, ",\"index\":%d,\"content_block\":", job->cursor.block);
+    open_block(part, out);
+    strbuf_add_text(out, part->kind == PART_CALL ? "{}" : "");
+    close_block(part, out);
     close_event(out);
 }
 
-static void open_delta(const char *type, int index, struct strbuf *out)
+static void write_piece(struct job *job, const struct answer_part *part, struct bytes text, struct strbuf *out)
 {
     open_event("content_block_delta", out);
-    strbuf_add_format(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\"", index, type);
+    json_write(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":%b}", job->cursor.block, blocks[part->kind].delta,
+               blocks[part->kind].delta_key, text);
+    close_event(out);
 }
 
-// Writes new text of a block, and drops it. False: the slice is full.
-static bool write_deltas(struct answer_part *part, int index, struct strbuf *out)
-{
-    while (part->sent < part->text.len) {
-        if (out->len >= ANSWER_SLICE_BYTES)
-            return false;
-        struct bytes rest = bytes_from(strbuf_bytes(&part->text), part->sent);
-        size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
-        open_delta(blocks[part->kind].delta, index, out);
-        strbuf_add_format(out, ",\"%s\":", blocks[part->kind].key);
-        json_write_text(out, (struct bytes){ rest.data, length });
-        strbuf_add_byte(out, '}');
-        close_event(out);
-        part->sent += length;
-    }
-    part->sent = part->text.len = 0;
-    return true;
-}
-
-static void stop_block(const struct answer_part *part, int index, struct strbuf *out)
+static void stop_block(struct job *job, struct answer_part *part, struct strbuf *out)
 {
     if (part->kind == PART_REASONING) {
-        open_delta("signature_delta", index, out);
-        strbuf_add_text(out, ",\"signature\":\"\"}");
+        open_event("content_block_delta", out);
+        json_write(out, ",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"\"}", job->cursor.block);
         close_event(out);
     }
     open_event("content_block_stop", out);
-    strbuf_add_format(out, ",\"index\":%d", index);
+    json_write(out, ",\"index\":%d", job->cursor.block);
     close_event(out);
-}
-
-// Blank text waits until it is known whether a block comes of it.
-static bool stream_blocks(struct job *job, struct choice *choice, struct strbuf *out)
-{
-    struct answer_cursor *cursor = &job->cursor;
-    for (; cursor->part < choice->part_count; cursor->part++) {
-        struct answer_part *part = &choice->parts[cursor->part];
-        bool last = cursor->part + 1 == choice->part_count, complete = !last || choice->answer.finished;
-        bool blank = part->kind == PART_CONTENT && is_blank(strbuf_bytes(&part->text));
-        if (!part->begun && blank && !complete)
-            return true;
-        if (!part->begun && blank && is_filler(choice, part))
-            continue;
-        if (!part->begun)
-            start_block(part, cursor->block, out);
-        part->begun = true;
-        if (!write_deltas(part, cursor->block, out))
-            return false;
-        if (!complete)
-            return true;
-        stop_block(part, cursor->block++, out);
-    }
-    return true;
 }
 
 static void end_message(const struct job *job, struct strbuf *out)
@@ -252,26 +181,24 @@ static void end_message(const struct job *job, struct strbuf *out)
     close_event(out);
 }
 
-bool messages_stream(struct job *job, struct strbuf *out)
+static bool stream(struct job *job, struct strbuf *out)
 {
+    static const struct part_events events = {
+        .begin = start_block, .piece = write_piece, .end = stop_block, .no_filler = true
+    };
     struct choice *choice = &job->choices[0];
     if (!choice->begun)
         start_message(job, out);
     choice->begun = true;
-    if (!stream_blocks(job, choice, out))
-        return false;
-    if (job->released && job->error.status)
-        messages_stream_error(&job->error, out);
-    else if (job->released)
-        end_message(job, out);
-    return true;
+    return answer_stream_parts(job, &events, out);
 }
 
-void messages_stream_error(const struct api_error *err, struct strbuf *out)
-{
-    json_t *error = api_error_json(err, API_ANTHROPIC);
-    strbuf_add_text(out, "event: error\ndata: ");
-    api_dump(error, out);
-    strbuf_add_text(out, "\n\n");
-    json_decref(error);
-}
+const struct dialect messages_dialect = {
+    .stream = stream,
+    .end = end_message,
+    DIALECT_STEPS(steps),
+    .style = API_ANTHROPIC,
+    .failure_open = "event: error\ndata: ",
+    .failure_close = "\n\n",
+    .renamed = messages_field_names,
+};

@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "engine/calibration/file.h"
 #include "format/public.h"
-#include "server/tokenizer_info.h"
+#include "server/describe.h"
 #include "server/grammar_cache.h"
 #include "text/chat_builtin.h"
 
@@ -237,7 +237,7 @@ static bool describe(struct served *served, const struct server_options *options
         reasoning_tokens(api->reasoning, api->tokenizer, &api->reasoning_tokens);
     api->has_fim = fim_find(api->tokenizer, &api->fim);
     if (options->enable_tokenizer_info_endpoint) {
-        tokenizer_info_write(api, &served->tokenizer_info);
+        describe_tokenizer(api, &served->tokenizer_info);
         api->tokenizer_info = strbuf_bytes(&served->tokenizer_info);
     }
     if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))

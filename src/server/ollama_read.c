@@ -3,8 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "format/json.h"
-#include "server/ollama.h"
+#include "server/translate.h"
 
 const struct field_name ollama_field_names[] = {
     { "temperature", "options.temperature" },
@@ -20,8 +19,6 @@ const struct field_name ollama_field_names[] = {
     { "response_format", "format" },
     { NULL, NULL },
 };
-
-static bool is_given(const json_t *value) { return value && !json_is_null(value); }
 
 // ---- options ------------------------------------------------------------------------------------------------------
 
@@ -130,9 +127,9 @@ static bool translate_option(struct job *job, const char *name, json_t *value, j
 
 static bool translate_options(struct job *job, json_t *body)
 {
-    json_t *given = json_object_get(job->json, "options"), *value;
+    json_t *given = field_of(job->json, "options"), *value;
     const char *name;
-    if (is_given(given) && !json_is_object(given))
+    if (given && !json_is_object(given))
         return api_fail(&job->error, 400, "options", "\"options\" is an object");
     json_object_set_new(body, "max_tokens", json_integer(FIELDS_REST_OF_CONTEXT));
     json_object_foreach (given, name, value)
@@ -146,36 +143,31 @@ static bool translate_options(struct job *job, json_t *body)
 // "json", or a schema.
 static bool translate_format(struct job *job, json_t *body)
 {
-    const json_t *format = json_object_get(job->json, "format");
+    const json_t *format = field_of(job->json, "format");
     const char *word = json_string_value(format);
-    if (!is_given(format) || (word && !*word))
+    if (!format || (word && !*word))
         return true;
     if (!json_is_object(format) && !(word && !strcmp(word, "json")))
         return api_fail(&job->error, 400, "format", "\"format\" is \"json\" or a JSON schema");
     json_object_set_new(body, "response_format",
-                        word ? json_pack("{s:s}", "type", "json_object")
-                             : json_pack("{s:s, s:{s:s, s:b, s:O}}", "type", "json_schema", "json_schema", "name",
-                                         "format", "strict", 1, "schema", format));
+                        word ? json_pack("{s:s}", "type", "json_object") : translate_schema("format", format));
     return true;
 }
 
 // true, false, or a degree: variables of the template, where it has them.
 static bool translate_think(struct job *job, json_t *body)
 {
-    static const char *const degrees[] = { "low", "medium", "high" };
-    const json_t *think = json_object_get(job->json, "think");
-    const char *word = json_string_value(think);
-    bool known = !is_given(think) || json_is_boolean(think);
-    for (size_t i = 0; word && i < sizeof degrees / sizeof *degrees; i++)
-        known |= !strcmp(degrees[i], word);
-    if (!known)
-        return api_fail(&job->error, 400, "think", "\"think\" is true, false, low, medium or high");
-    if (!is_given(think))
+    static const char *const degrees[] = { "low", "medium", "high", NULL };
+    const json_t *think = field_of(job->json, "think");
+    int degree = field_word(job->json, "think", degrees);
+    if (!think)
         return true;
+    if (degree < 0 && !json_is_boolean(think))
+        return api_fail(&job->error, 400, "think", "\"think\" is true, false, low, medium or high");
     json_object_set_new(body, "enable_thinking", json_boolean(!json_is_false(think)));
     json_object_set_new(body, "thinking", json_boolean(!json_is_false(think)));
-    if (word && job->api->chat && chat_reads(job->api->chat, "reasoning_effort"))
-        json_object_set_new(body, "reasoning_effort", json_string(word));
+    if (degree >= 0 && job->api->chat && chat_reads(job->api->chat, "reasoning_effort"))
+        json_object_set_new(body, "reasoning_effort", json_string(degrees[degree]));
     return true;
 }
 
@@ -189,14 +181,10 @@ static bool translate_common(struct job *job, json_t *body)
     return translate_options(job, body) && translate_format(job, body) && translate_think(job, body);
 }
 
-// A request without a prompt asks for the model to be loaded, which it is. Always false: there is a reply.
+// A request without a prompt asks for the model to be loaded. Always false: there is a reply.
 static bool reply_loaded(struct job *job)
 {
-    ollama_open_answer(job, &job->reply);
-    strbuf_add_text(
-        &job->reply,
-        ollama_is_chat(job) ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : ",\"response\":\"\"");
-    strbuf_add_text(&job->reply, ",\"done\":true,\"done_reason\":\"load\"}\n");
+    ollama_write_loaded(job, &job->reply);
     return false;
 }
 
@@ -216,8 +204,8 @@ static json_t *translate_message(const json_t *message, size_t index, struct api
     json_t *own = json_copy((json_t *)message);
     static const struct field_name moved[] = { { "reasoning_content", "thinking" }, { "name", "tool_name" } };
     for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) {
-        json_t *value = json_object_get(own, moved[i].client);
-        if (is_given(value))
+        json_t *value = field_of(own, moved[i].client);
+        if (value)
             json_object_set(own, moved[i].own, value);
         json_object_del(own, moved[i].client);
     }
@@ -229,6 +217,8 @@ static bool translate_messages(struct job *job, json_t *body)
 {
     const json_t *messages = json_object_get(job->json, "messages"), *message;
     size_t index;
+    if (!translate_common(job, body))
+        return false;
     if (!json_is_array(messages))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of messages");
     json_t *list = json_array();
@@ -239,36 +229,25 @@ static bool translate_messages(struct job *job, json_t *body)
             return false;
         json_array_append_new(list, own);
     }
-    json_t *tools = json_object_get(job->json, "tools");
-    if (is_given(tools))
+    json_t *tools = field_of(job->json, "tools");
+    if (tools)
         json_object_set(body, "tools", tools);
     return true;
 }
 
-static bool replace_json(struct job *job, bool (*translate)(struct job *job, json_t *body))
-{
-    json_t *body = json_object();
-    bool ok = translate_common(job, body) && translate(job, body);
-    json_decref(ok ? job->json : body);
-    job->json = ok ? body : job->json;
-    return ok;
-}
-
-static bool is_empty(const json_t *value) { return !is_given(value) || field_is_empty(value); }
-
 bool ollama_translate_chat(struct job *job)
 {
-    if (is_empty(json_object_get(job->json, "messages")))
+    if (field_is_empty(json_object_get(job->json, "messages")))
         return reply_loaded(job);
-    return replace_json(job, translate_messages);
+    return translate_json(job, translate_messages);
 }
 
 // ---- /api/generate ------------------------------------------------------------------------------------------------
 
 static bool check_text(struct job *job, const char *key)
 {
-    const json_t *value = json_object_get(job->json, key);
-    return !is_given(value) || json_is_string(value) || api_fail(&job->error, 400, key, "\"%s\" is a string", key);
+    const json_t *value = field_of(job->json, key);
+    return !value || json_is_string(value) || api_fail(&job->error, 400, key, "\"%s\" is a string", key);
 }
 
 // The prompt is the user's message, or, where it is raw, the text that the model continues.
@@ -276,18 +255,18 @@ static bool translate_prompt(struct job *job, json_t *body)
 {
     json_t *prompt = json_object_get(job->json, "prompt"), *system = json_object_get(job->json, "system");
     bool raw = false;
-    if (!fields_read_bool(job->json, "raw", &raw, &job->error) || !check_text(job, "prompt")
-        || !check_text(job, "system"))
+    if (!translate_common(job, body) || !fields_read_bool(job->json, "raw", &raw, &job->error)
+        || !check_text(job, "prompt") || !check_text(job, "system"))
         return false;
     if (raw) {
         job->kind = JOB_OLLAMA_RAW;
         json_object_set(body, "prompt", prompt);
-        return is_empty(system)
+        return field_is_empty(system)
             || api_fail(&job->error, 400, "system", "\"system\" is for the template, which a raw prompt does without");
     }
     json_t *messages = json_array();
     json_object_set_new(body, "messages", messages);
-    if (!is_empty(system))
+    if (!field_is_empty(system))
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "system", "content", system));
     json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
     return true;
@@ -295,7 +274,7 @@ static bool translate_prompt(struct job *job, json_t *body)
 
 bool ollama_translate_generate(struct job *job)
 {
-    if (is_empty(json_object_get(job->json, "prompt")))
+    if (field_is_empty(json_object_get(job->json, "prompt")))
         return reply_loaded(job);
-    return replace_json(job, translate_prompt);
+    return translate_json(job, translate_prompt);
 }

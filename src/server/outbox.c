@@ -8,6 +8,7 @@
 bool outbox_open(struct outbox *outbox, struct error *err)
 {
     *outbox = (struct outbox){ .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    STAILQ_INIT(&outbox->jobs);
     pthread_mutex_init(&outbox->lock, NULL);
     return outbox->wake_fd >= 0 || fail(err, "the system gives no event descriptor (%s)", strerror(errno));
 }
@@ -43,18 +44,12 @@ void outbox_put(struct outbox *outbox, struct job *job, bool over)
 {
     atomic_fetch_add(&job->unsent_bytes, job->text.len);
     pthread_mutex_lock(&outbox->lock);
-    bool was_empty = !outbox->first;
+    bool was_empty = STAILQ_EMPTY(&outbox->jobs);
     move_text(&job->text, &job->outgoing);
     job->over_outgoing |= over;
-    if (!job->in_outbox) {
-        job->in_outbox = true;
-        job->next_outgoing = NULL;
-        if (outbox->last)
-            outbox->last->next_outgoing = job;
-        else
-            outbox->first = job;
-        outbox->last = job;
-    }
+    if (!job->in_outbox)
+        STAILQ_INSERT_TAIL(&outbox->jobs, job, in_outbox_list);
+    job->in_outbox = true;
     pthread_mutex_unlock(&outbox->lock);
     if (was_empty)
         wake(outbox);
@@ -70,11 +65,9 @@ void outbox_clear_wake(struct outbox *outbox)
 struct job *outbox_take(struct outbox *outbox, struct strbuf *text)
 {
     pthread_mutex_lock(&outbox->lock);
-    struct job *job = outbox->first;
+    struct job *job = STAILQ_FIRST(&outbox->jobs);
     if (job) {
-        outbox->first = job->next_outgoing;
-        if (!outbox->first)
-            outbox->last = NULL;
+        STAILQ_REMOVE_HEAD(&outbox->jobs, in_outbox_list);
         job->in_outbox = false;
         job->over |= job->over_outgoing;
         *text = job->outgoing;

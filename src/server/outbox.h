@@ -10,7 +10,7 @@
 
 struct outbox {
     pthread_mutex_t lock;
-    struct job *first, *last;
+    struct job_queue jobs;
     int wake_fd; // an eventfd: readable when there is something to take
 };
 

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/memory.h"
 #include "format/json.h"
@@ -44,15 +43,11 @@ static void add_reasoning(void *context, struct bytes text)
 }
 
 // An id for a call whose form has none; Mistral's templates insist on 9 letters and digits.
-static void make_id(const struct job *job, int index, char *out, size_t size)
+static void make_id(const struct job *job, char *out, size_t size)
 {
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof random, 0) < 0)
-        random = (uint64_t)index;
-    if (tools_form_has_short_ids(job->tool_form))
-        snprintf(out, size, "%09llx", (unsigned long long)(random & 0xfffffffff));
-    else
-        snprintf(out, size, "call_%016llx", (unsigned long long)random);
+    char digits[REQUEST_ID_RANDOM_DIGITS + 1];
+    request_id_random(digits);
+    snprintf(out, size, tools_form_has_short_ids(job->tool_form) ? "%.9s" : "call_%.16s", digits);
 }
 
 static void add_call(void *context, int index, struct bytes name, struct bytes id)
@@ -62,7 +57,7 @@ static void add_call(void *context, int index, struct bytes name, struct bytes i
     if (id.len && id.len < sizeof call->id)
         memcpy(call->id, id.data, id.len);
     else
-        make_id(choice->job, index, call->id, sizeof call->id);
+        make_id(choice->job, call->id, sizeof call->id);
     strbuf_add(&call->name, name.data, name.len);
     call->call = index;
     choice->call_count = index + 1;
@@ -164,6 +159,19 @@ void parts_complete_call(struct answer_part *call)
     strbuf_add_byte(&whole, '}');
     strbuf_free(&call->text);
     call->text = whole;
+}
+
+bool parts_is_blank(struct answer_part *part)
+{
+    const struct strbuf *text = &part->text;
+    while (part->blank < text->len && text->data[part->blank] && strchr(" \t\r\n", text->data[part->blank]))
+        part->blank++;
+    return part->kind == PART_CONTENT && part->blank >= text->len;
+}
+
+bool parts_is_filler(const struct choice *choice, struct answer_part *part)
+{
+    return choice->part_count > 1 && !part->begun && parts_is_blank(part);
 }
 
 size_t parts_bytes(const struct choice *choice)

@@ -18,6 +18,10 @@ struct bytes parts_join(struct choice *choice, enum part_kind kind);
 // them, become {"incomplete": "..."} with what there is.
 void parts_complete_call(struct answer_part *call);
 
+// White space alone, so far: no part of its own where there are others.
+bool parts_is_blank(struct answer_part *part);
+bool parts_is_filler(const struct choice *choice, struct answer_part *part); // and nothing of it is shown
+
 size_t parts_bytes(const struct choice *choice); // of memory
 void parts_free(struct choice *choice);
 

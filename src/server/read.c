@@ -2,7 +2,6 @@
 #include "server/read.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -46,7 +46,11 @@ bool read_tools(struct job *job);
 bool read_reasoning(struct job *job, json_t *variables);
 void read_prompt_end(struct job *job, struct bytes prompt);
 
-// The prompt that a request's messages and tools become, as text.
+// The prompt that a request's messages and tools become, as text; and as the job's only prompt.
 bool read_messages(struct job *job, struct strbuf *out);
+bool read_chat_prompt(struct job *job, int flags);
+// Answers with the number of its tokens: `opening` and "input_tokens". Always false: there is a reply or an error.
+bool read_count(struct job *job, int flags, const char *opening);
+#define READ_COUNT_OPENING "{\"object\":\"response.input_tokens\","
 
 #endif

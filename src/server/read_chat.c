@@ -5,6 +5,7 @@
 #include "server/check.h"
 #include "server/kind.h"
 #include "server/grammar_cache.h"
+#include "server/json_writer.h"
 #include "server/read.h"
 #include "text/chat_continue.h"
 
@@ -21,8 +22,8 @@ static json_t *template_input(struct job *job, json_t *messages)
         json_object_set_new(input, "tools", tools);
     static const char *const passed[] = { "add_generation_prompt", "continue_final_message", "documents" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        json_t *value = json_object_get(job->json, passed[i]);
-        if (value && !json_is_null(value))
+        json_t *value = field_of(job->json, passed[i]);
+        if (value)
             json_object_set(input, passed[i], value);
     }
     if (read_reasoning(job, input))
@@ -45,7 +46,7 @@ bool read_own_template(struct job *job)
 {
     const json_t *source = json_object_get(job->json, "chat_template");
     struct error cause;
-    if (!source || field_is_empty(source) || !(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE | ON_TEMPLATE)))
+    if (field_is_empty(source) || !(kind_of(job)->endpoint & (ON_CHAT | ON_TOKENIZE | ON_TEMPLATE)))
         return true; // elsewhere fields_check refuses it
     if (!job->api->trust_chat_template)
         return api_fail_code(&job->error, 400, "chat_template", "unsupported_parameter",
@@ -64,10 +65,10 @@ bool read_messages(struct job *job, struct strbuf *out)
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_error_text);
     const json_t *given = json_object_get(job->json, "messages");
-    const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
+    const json_t *variables = field_of(job->json, "chat_template_kwargs");
     if (!read_end_of_prompt(job))
         return false;
-    if (variables && !json_is_null(variables) && !json_is_object(variables))
+    if (variables && !json_is_object(variables))
         return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
@@ -90,16 +91,16 @@ bool read_messages(struct job *job, struct strbuf *out)
 
 // ---- tools and the answer's form -----------------------------------------------------------------------------------
 
+static const json_t *function_of(const json_t *tool) { return json_object_get(tool, "function"); }
+
 // True when there is a tool of this name.
 static bool knows_tool(const json_t *tools, const char *name)
 {
     size_t index;
     const json_t *tool;
-    json_array_foreach (tools, index, tool) {
-        const char *known = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-        if (known && !strcmp(known, name))
+    json_array_foreach (tools, index, tool)
+        if (field_is(function_of(tool), "name", name))
             return true;
-    }
     return false;
 }
 
@@ -108,12 +109,10 @@ static bool is_strict(const json_t *tools, const char *name)
 {
     size_t index;
     const json_t *tool;
-    json_array_foreach (tools, index, tool) {
-        const json_t *function = json_object_get(tool, "function");
-        const char *known = json_string_value(json_object_get(function, "name"));
-        if (json_is_true(json_object_get(function, "strict")) && (!name || (known && !strcmp(known, name))))
+    json_array_foreach (tools, index, tool)
+        if (json_is_true(json_object_get(function_of(tool), "strict"))
+            && (!name || field_is(function_of(tool), "name", name)))
             return true;
-    }
     return false;
 }
 
@@ -133,11 +132,10 @@ static bool fail_unknown_tool(struct job *job)
 // The name in {"type": "function", "function": {"name": ...}}; NULL: it is something else, which is refused.
 static const char *named_tool(struct job *job, const json_t *choice)
 {
-    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
-    const json_t *function = json_object_get(choice, "function");
+    const json_t *function = function_of(choice);
     const char *name = json_string_value(json_object_get(function, "name"));
-    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
-        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+    if (!fields_check_keys(choice, "tool_choice", WORDS("type", "function"), &job->error)
+        || !fields_check_keys(function, "tool_choice", WORDS("name"), &job->error))
         return NULL;
     if (!name)
         fail_choice(job);
@@ -155,12 +153,9 @@ static json_t *listed_tools(struct job *job, const json_t *list)
         const char *name = named_tool(job, entry);
         if (!name)
             return json_decref(allowed), NULL;
-        json_array_foreach (job->tools, k, tool) {
-            const json_t *function = json_object_get(tool, "function");
-            const char *known = json_string_value(json_object_get(function, "name"));
-            if (known && !strcmp(known, name) && !knows_tool(allowed, name))
+        json_array_foreach (job->tools, k, tool)
+            if (field_is(function_of(tool), "name", name) && !knows_tool(allowed, name))
                 json_array_append(allowed, tool);
-        }
     }
     return allowed;
 }
@@ -169,41 +164,42 @@ static json_t *listed_tools(struct job *job, const json_t *list)
 static bool read_allowed_tools(struct job *job, const json_t *choice)
 {
     static const char *const words[] = { "type", "allowed_tools", NULL },
-                             *const own_words[] = { "mode", "tools", NULL };
+                             *const own_words[] = { "mode", "tools", NULL },
+                             *const modes[] = { "auto", "required", NULL };
     const json_t *own = json_object_get(choice, "allowed_tools"), *list = json_object_get(own, "tools");
-    const char *mode = json_string_value(json_object_get(own, "mode"));
-    bool required = mode && !strcmp(mode, "required");
+    int mode = field_word(own, "mode", modes);
     if (!fields_check_keys(choice, "tool_choice", words, &job->error)
         || !fields_check_keys(own, "tool_choice", own_words, &job->error))
         return false;
-    if (!json_array_size(list) || json_array_size(list) > TOOLS_MAX || !mode
-        || (!required && strcmp(mode, "auto") != 0))
+    if (!json_array_size(list) || json_array_size(list) > TOOLS_MAX || mode < 0)
         return fail_choice(job);
     job->kept_tools = listed_tools(job, list);
     job->tools = job->kept_tools;
-    job->must_call = required;
+    job->must_call = mode;
     return job->kept_tools;
 }
 
 // job->must_call, and where one tool is named job->must_name.
 static bool read_tool_choice(struct job *job)
 {
-    const json_t *choice = json_object_get(job->json, "tool_choice");
-    const char *word = json_string_value(choice), *type = json_string_value(json_object_get(choice, "type"));
-    if (!choice || json_is_null(choice) || (word && !strcmp(word, "auto")))
+    enum { NONE, AUTO, REQUIRED };
+    const json_t *choice = field_of(job->json, "tool_choice");
+    int word = field_word(job->json, "tool_choice", WORDS("none", "auto", "required"));
+    bool one = field_is(choice, "type", "function"), several = field_is(choice, "type", "allowed_tools");
+    if (!choice || word == AUTO)
         return true;
-    if (word && !strcmp(word, "none")) {
+    if (word == NONE) {
         job->tools = job->prompt_tools = NULL;
         return true;
     }
-    job->must_call = word && !strcmp(word, "required");
-    if (!job->must_call && (!type || (strcmp(type, "function") != 0 && strcmp(type, "allowed_tools") != 0)))
+    job->must_call = word == REQUIRED;
+    if (!job->must_call && !one && !several)
         return fail_choice(job);
     if (!job->tools)
         return fail_unknown_tool(job);
-    if (type && !strcmp(type, "allowed_tools"))
+    if (several)
         return read_allowed_tools(job, choice);
-    job->must_name = type ? named_tool(job, choice) : NULL;
+    job->must_name = one ? named_tool(job, choice) : NULL;
     job->must_call |= job->must_name != NULL;
     return job->must_call;
 }
@@ -250,12 +246,10 @@ static void use_form(struct job *job)
 
 bool read_tools(struct job *job)
 {
-    const json_t *tools = json_object_get(job->json, "tools");
+    const json_t *tools = field_of(job->json, "tools");
     bool parallel = true;
     struct error cause;
-    if (json_is_array(tools) && !json_array_size(tools))
-        tools = NULL;
-    job->tools = job->prompt_tools = json_is_null(tools) ? NULL : tools;
+    job->tools = job->prompt_tools = json_is_array(tools) && !json_array_size(tools) ? NULL : tools;
     if (job->tools && !tools_check(job->tools, &cause))
         return api_fail_field(&job->error, "tools", &cause);
     if (!fields_read_bool(job->json, "parallel_tool_calls", &parallel, &job->error) || !read_tool_choice(job))
@@ -289,21 +283,37 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
-    job->grammar = grammar_cache_tools(job->api, job->tool_form, job->tools, &choice, &cause);
+    job->grammar = grammar_cache_get(
+        job->api,
+        &(struct grammar_source){
+            .kind = GRAMMAR_TOOLS, .json = job->tools, .form = job->tool_form, .choice = &choice },
+        &cause);
     if (!job->grammar)
         return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", cause.text);
     return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");
 }
 
-bool read_chat(struct job *job)
+bool read_chat_prompt(struct job *job, int flags)
 {
     struct strbuf text = { 0 };
+    job->prompts = memory_new(1, sizeof *job->prompts);
+    bool ok = read_messages(job, &text) && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
+    strbuf_free(&text);
+    return ok;
+}
+
+bool read_count(struct job *job, int flags, const char *opening)
+{
+    if (read_tools(job) && read_chat_prompt(job, flags))
+        json_write(&job->reply, "%s\"input_tokens\":%z}", opening, job->prompts[0].count);
+    return false;
+}
+
+bool read_chat(struct job *job)
+{
     struct answer_form form;
     int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
-    job->prompts = memory_new(1, sizeof *job->prompts);
-    bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
+    bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_chat_prompt(job, flags);
     read_form_free(&form);
-    strbuf_free(&text);
     return ok;
 }

@@ -2,7 +2,6 @@
 // server/read_format.c: reads structured outputs under all their names: response_format (OpenAI, and with
 // llama-server's `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema
 // and regex, grammars as text (llama-server's grammar, SGLang's ebnf) and structural tags.
-#include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
 #include "server/grammar_cache.h"
@@ -13,7 +12,7 @@ static json_t *schema_of(const json_t *value)
 {
     json_t *schema = NULL;
     struct error ignored;
-    struct bytes text = { json_string_value(value), json_string_length(value) };
+    struct bytes text = json_bytes(value);
     if (!text.data)
         return json_is_object(value) || json_is_boolean(value) ? json_incref((json_t *)value) : NULL;
     return json_read_strict(text, API_CONTAINERS_MAX, &schema, &ignored) ? schema : NULL;
@@ -27,29 +26,31 @@ static bool use_schema(struct job *job, const json_t *value, struct answer_form 
         || api_fail(&job->error, 400, form->field, "\"%s\" is a JSON schema: an object, or its text", form->field);
 }
 
-static bool use_pattern(struct job *job, const json_t *value, struct answer_form *form)
+static bool compile(struct job *job, struct grammar_source source, const char *what, struct answer_form *form)
 {
     struct error cause;
-    struct bytes pattern = { json_string_value(value), json_string_length(value) };
-    if (!pattern.len)
-        return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
-    form->grammar = grammar_cache_pattern(job->api, pattern, &cause);
+    form->grammar = grammar_cache_get(job->api, &source, &cause);
     return form->grammar
-        || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s", form->field, cause.text);
+        || api_fail(&job->error, 400, form->field, "%s\"%s\" cannot be used: %s", what, form->field, cause.text);
+}
+
+static bool use_pattern(struct job *job, const json_t *value, struct answer_form *form)
+{
+    struct grammar_source source = { .kind = GRAMMAR_PATTERN, .text = json_bytes(value) };
+    if (!source.text.len)
+        return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
+    return compile(job, source, "the regex in ", form);
 }
 
 // A context-free grammar: GBNF, EBNF or Lark.
 static bool use_grammar(struct job *job, const json_t *value, struct answer_form *form)
 {
-    struct error cause;
-    struct bytes text = { json_string_value(value), json_string_length(value) };
-    if (!text.len)
+    struct grammar_source source = { .kind = GRAMMAR_TEXT, .text = json_bytes(value) };
+    if (!source.text.len)
         return api_fail(&job->error, 400, form->field, "\"%s\" is a grammar, as text in GBNF, EBNF or Lark",
                         form->field);
-    form->grammar = grammar_cache_text(job->api, text, &cause);
-    if (!form->grammar)
-        return api_fail(&job->error, 400, form->field, "the grammar in \"%s\" cannot be used: %s", form->field,
-                        cause.text);
+    if (!compile(job, source, "the grammar in ", form))
+        return false;
     if (grammar_notice(form->grammar))
         check_warn(job, "grammar: %s", grammar_notice(form->grammar));
     return true;
@@ -58,16 +59,12 @@ static bool use_grammar(struct job *job, const json_t *value, struct answer_form
 // XGrammar's structural tag, as an object or its text.
 static bool use_tag(struct job *job, const json_t *value, struct answer_form *form)
 {
-    struct error cause;
     json_t *tag = schema_of(value);
-    if (!json_is_object(tag)) {
-        json_decref(tag);
-        return api_fail(&job->error, 400, form->field, "\"%s\" has a structural tag that is no object", form->field);
-    }
-    form->grammar = grammar_cache_tag(job->api, tag, &cause);
+    bool ok = json_is_object(tag)
+        ? compile(job, (struct grammar_source){ .kind = GRAMMAR_TAG, .json = tag }, "", form)
+        : api_fail(&job->error, 400, form->field, "\"%s\" has a structural tag that is no object", form->field);
     json_decref(tag);
-    return form->grammar
-        || api_fail(&job->error, 400, form->field, "\"%s\" cannot be used: %s", form->field, cause.text);
+    return ok;
 }
 
 static bool is_repeated(const json_t *list, size_t index)
@@ -114,49 +111,37 @@ static bool use_object(struct job *job, const json_t *value, struct answer_form 
     return true;
 }
 
-// Types whose form stands beside the word.
+// Types that others have added to OpenAI's, with the key that has the form; NULL: the object itself is one.
 static const struct {
-    const char *type, *word;
+    const char *type, *key;
     bool (*use)(struct job *job, const json_t *value, struct answer_form *form);
 } typed_forms[] = {
     { "grammar", "grammar", use_grammar }, // Fireworks
     { "regex", "pattern", use_pattern },
+    { "structural_tag", NULL, use_tag },
 };
-
-static bool use_typed(struct job *job, const json_t *format, const char *type, struct answer_form *form, bool *known)
-{
-    *known = true;
-    if (!strcmp(type, "structural_tag"))
-        return use_tag(job, format, form);
-    for (size_t i = 0; i < sizeof typed_forms / sizeof *typed_forms; i++) {
-        const char *const words[] = { "type", typed_forms[i].word, NULL };
-        if (!strcmp(typed_forms[i].type, type))
-            return fields_check_keys(format, form->field, words, &job->error)
-                && typed_forms[i].use(job, json_object_get(format, typed_forms[i].word), form);
-    }
-    return *known = false;
-}
 
 // OpenAI: {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": ...}}; llama-server and SGLang put
 // the schema itself beside the type.
 static bool use_response_format(struct job *job, const json_t *format, struct answer_form *form)
 {
-    static const char *const words[] = { "type", "json_schema", "schema", NULL };
-    static const char *const schema_words[] = { "name", "description", "schema", "strict", NULL };
-    const json_t *beside = json_object_get(format, "schema"), *own = json_object_get(format, "json_schema");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    bool known, used = use_typed(job, format, type ? type : "", form, &known);
-    if (known)
-        return used;
-    if (!fields_check_keys(format, form->field, words, &job->error)
-        || !fields_check_keys(own, form->field, schema_words, &job->error))
+    const json_t *beside = field_of(format, "schema"), *own = json_object_get(format, "json_schema");
+    for (size_t i = 0; i < sizeof typed_forms / sizeof *typed_forms; i++) {
+        if (field_is(format, "type", typed_forms[i].type))
+            return (!typed_forms[i].key
+                    || fields_check_keys(format, form->field, WORDS("type", typed_forms[i].key), &job->error))
+                && typed_forms[i].use(job, typed_forms[i].key ? json_object_get(format, typed_forms[i].key) : format,
+                                      form);
+    }
+    if (!fields_check_keys(format, form->field, WORDS("type", "json_schema", "schema"), &job->error)
+        || !fields_check_keys(own, form->field, WORDS("name", "description", "schema", "strict"), &job->error))
         return false;
-    bool any_object = type && !strcmp(type, "json_object"), has_schema = type && !strcmp(type, "json_schema");
-    if (!any_object && !has_schema)
+    bool any_object = field_is(format, "type", "json_object");
+    if (!any_object && !field_is(format, "type", "json_schema"))
         return api_fail(&job->error, 400, form->field,
                         "\"response_format\" is an object whose type is text, json_object, json_schema, regex, "
                         "grammar or structural_tag");
-    if (beside && !json_is_null(beside))
+    if (beside)
         return use_schema(job, beside, form);
     if (any_object)
         return use_object(job, json_true(), form);
@@ -242,9 +227,8 @@ static const struct {
 
 static bool asks_nothing(const json_t *value)
 {
-    const char *type = json_string_value(json_object_get(value, "type"));
     return !value || json_is_null(value) || (json_is_string(value) && !json_string_length(value))
-        || (type && !strcmp(type, "text") && json_object_size(value) == 1);
+        || (field_is(value, "type", "text") && json_object_size(value) == 1);
 }
 
 // guidance sends structured_outputs and vLLM's older name with the same value, for servers of every age.
@@ -279,8 +263,10 @@ bool read_format(struct job *job, struct answer_form *form)
 
 bool read_form_grammar(struct job *job, struct answer_form *form)
 {
+    struct grammar_source source = { .kind = form->compact ? GRAMMAR_COMPACT_SCHEMA : GRAMMAR_SCHEMA,
+                                     .json = form->schema };
     struct error cause;
-    job->grammar = form->schema ? grammar_cache_schema(job->api, form->schema, form->compact, &cause) : form->grammar;
+    job->grammar = form->schema ? grammar_cache_get(job->api, &source, &cause) : form->grammar;
     form->grammar = NULL;
     if (!form->schema)
         return true;

@@ -16,12 +16,6 @@ struct asked {
 
 // ---- fields -------------------------------------------------------------------------------------------------------
 
-static const json_t *field_of(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_null(value) ? NULL : value;
-}
-
 static void request_thought(struct asked *asked, const char *field, bool think)
 {
     asked->think = think ? THINK : THINK_NOT;
@@ -42,16 +36,15 @@ static bool read_switch(struct job *job, const char *name, struct asked *asked)
 static bool read_thinking(struct job *job, struct asked *asked)
 {
     const json_t *value = field_of(job->json, "thinking");
-    const char *type = json_string_value(json_object_get(value, "type"));
-    static const char *const words[] = { "type", NULL };
+    int type = field_word(value, "type", WORDS("disabled", "enabled"));
     if (!json_is_object(value))
         return read_switch(job, "thinking", asked);
-    if (!fields_check_keys(value, "thinking", words, &job->error))
+    if (!fields_check_keys(value, "thinking", WORDS("type"), &job->error))
         return false;
-    if (!type || (strcmp(type, "enabled") != 0 && strcmp(type, "disabled") != 0))
+    if (type < 0)
         return api_fail(&job->error, 400, "thinking",
                         "\"thinking\" is true, false or an object whose type is enabled or disabled");
-    request_thought(asked, "thinking", !strcmp(type, "enabled"));
+    request_thought(asked, "thinking", type);
     return true;
 }
 
@@ -70,20 +63,18 @@ static bool read_effort(struct job *job, const json_t *value, const char *field,
 static bool read_reasoning_object(struct job *job, struct asked *asked)
 {
     const json_t *value = field_of(job->json, "reasoning");
-    static const char *const words[] = { "effort", "enabled", "exclude", "max_tokens", NULL };
     bool enabled = false, exclude = false;
     int64_t most = job->max_reasoning_tokens;
-    struct error cause;
     if (!value)
         return true;
     if (!json_is_object(value))
         return api_fail(&job->error, 400, "reasoning", "\"reasoning\" is an object with an effort");
-    if (!fields_check_keys(value, "reasoning", words, &job->error)
-        || !read_effort(job, field_of(value, "effort"), "reasoning", asked))
-        return false;
-    if (!json_get_bool(value, "enabled", &enabled, &cause) || !json_get_bool(value, "exclude", &exclude, &cause)
-        || !json_get_int(value, "max_tokens", 0, INT32_MAX, &most, &cause))
-        return api_fail_field(&job->error, "reasoning", &cause);
+    if (!fields_check_keys(value, "reasoning", WORDS("effort", "enabled", "exclude", "max_tokens"), &job->error)
+        || !read_effort(job, field_of(value, "effort"), "reasoning", asked)
+        || !fields_read_bool(value, "enabled", &enabled, &job->error)
+        || !fields_read_bool(value, "exclude", &exclude, &job->error)
+        || !fields_read_int(value, "max_tokens", 0, INT32_MAX, &most, &job->error))
+        return fields_fail_within("reasoning", &job->error);
     if (field_of(value, "enabled"))
         request_thought(asked, "reasoning", enabled);
     job->drops_reasoning |= exclude;
@@ -93,11 +84,9 @@ static bool read_reasoning_object(struct job *job, struct asked *asked)
 
 static bool read_reasoning_format(struct job *job)
 {
-    const json_t *value = field_of(job->json, "reasoning_format");
-    const char *word = json_string_value(value);
-    bool none = word && !strcmp(word, "none");
-    job->keeps_markers |= none;
-    return !value || none || (word && (!strcmp(word, "auto") || !strcmp(word, "deepseek")))
+    int word = field_word(job->json, "reasoning_format", WORDS("none", "auto", "deepseek"));
+    job->keeps_markers |= word == 0;
+    return !field_of(job->json, "reasoning_format") || word >= 0
         || api_fail(&job->error, 400, "reasoning_format", "\"reasoning_format\" is none, auto or deepseek");
 }
 
@@ -175,10 +164,8 @@ static bool apply_effort(struct job *job, const struct asked *asked, json_t *var
         return true;
     if (!variable)
         return asked->field || refuse(job, asked->effort_field, "its chat template reads neither it nor a switch");
-    if (!form || !reasoning_nearest_effort(form, asked->effort, word))
-        json_object_set_new(variables, variable, json_string(asked->effort));
-    else
-        json_object_set_new(variables, variable, json_string(word));
+    bool nearest = form && reasoning_nearest_effort(form, asked->effort, word);
+    json_object_set_new(variables, variable, json_string(nearest ? word : asked->effort));
     return true;
 }
 

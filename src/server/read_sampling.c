@@ -34,7 +34,7 @@ static bool check_texts(const json_t *list, const char *name, size_t most, size_
 {
     size_t index;
     const json_t *value;
-    bool ok = !list || json_is_null(list) || (json_is_array(list) && json_array_size(list) <= most);
+    bool ok = !list || (json_is_array(list) && json_array_size(list) <= most);
     json_array_foreach (list, index, value)
         ok &= json_is_string(value) && json_string_length(value) && json_string_length(value) <= bytes_max;
     return ok
@@ -98,18 +98,18 @@ static bool read_breakers(struct nibble_request *request, const struct api *api,
                           struct api_error *err)
 {
     static const char name[] = "dry_sequence_breakers", *const usual[] = { "\n", ":", "\"", "*" };
-    const json_t *list = json_object_get(body, name);
+    const json_t *list = field_of(body, name);
     struct tokens tokens = { 0 };
     struct error cause;
-    bool own = list && !json_is_null(list), ok = true;
+    bool ok = true;
     if (!check_texts(list, name, BREAKERS_MAX, BREAKER_BYTES_MAX, err))
         return false;
-    size_t count = own ? json_array_size(list) : sizeof usual / sizeof *usual;
+    size_t count = list ? json_array_size(list) : sizeof usual / sizeof *usual;
     if (request->sampling.dry_multiplier == 0 || !count)
         return true;
     struct breaker *breakers = memory_new(count, sizeof *breakers);
     for (size_t i = 0; i < count && ok; i++)
-        ok = open_breaker(api, &breakers[i], own ? json_bytes(json_array_get(list, i)) : bytes_of(usual[i]), &cause);
+        ok = open_breaker(api, &breakers[i], list ? json_bytes(json_array_get(list, i)) : bytes_of(usual[i]), &cause);
     if (ok)
         find_tokens(api, breakers, count, &tokens);
     for (size_t i = 0; i < count; i++)
@@ -138,7 +138,7 @@ static bool add_bad_word(const struct api *api, struct bytes word, struct tokens
 static bool read_bad_words(struct nibble_request *request, const struct api *api, const json_t *body,
                            struct api_error *err)
 {
-    const json_t *list = json_object_get(body, "bad_words"), *value;
+    const json_t *list = field_of(body, "bad_words"), *value;
     struct tokens tokens = { 0 };
     struct strbuf spaced = { 0 };
     struct error cause;
@@ -164,9 +164,9 @@ static bool read_bad_words(struct nibble_request *request, const struct api *api
 static bool read_allowed(struct nibble_request *request, const struct api *api, const json_t *body,
                          struct api_error *err)
 {
-    const json_t *list = json_object_get(body, "allowed_token_ids");
+    const json_t *list = field_of(body, "allowed_token_ids");
     int32_t *ids;
-    if (!list || json_is_null(list))
+    if (!list)
         return true;
     if (!json_is_array(list) || !json_array_size(list) || json_array_size(list) > (size_t)api->logits)
         return api_fail(err, 400, "allowed_token_ids", "\"allowed_token_ids\" is a list of 1 to %d token ids",
@@ -183,9 +183,8 @@ static bool read_allowed(struct nibble_request *request, const struct api *api, 
 static bool read_window(const json_t *body, const char *name, int *value, bool *off, struct api_error *err)
 {
     int64_t last_n = *value ? *value : -1;
-    struct error cause;
-    if (!json_get_int(body, name, -1, INT32_MAX, &last_n, &cause))
-        return api_fail_field(err, name, &cause);
+    if (!fields_read_int(body, name, -1, INT32_MAX, &last_n, err))
+        return false;
     *off = last_n == 0;
     *value = last_n > 0 ? (int)last_n : 0;
     return true;
@@ -206,14 +205,9 @@ static bool read_windows(struct nibble_sampling *sampling, const json_t *body, s
     return true;
 }
 
-static bool read_mirostat(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
+static bool check_mirostat(const struct nibble_sampling *sampling, struct api_error *err)
 {
-    int64_t version = sampling->mirostat;
-    struct error cause;
-    if (!json_get_int(body, "mirostat", 0, 2, &version, &cause))
-        return api_fail_field(err, "mirostat", &cause);
-    sampling->mirostat = (int)version;
-    return version != 1
+    return sampling->mirostat != 1
         || api_fail_code(err, 400, "mirostat", "unsupported_value",
                          "\"mirostat\" is not supported with this value; 0 is off and 2 is its second version");
 }
@@ -247,10 +241,10 @@ static enum nibble_sampler find_sampler(const json_t *name)
 
 static bool read_order(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
 {
-    const json_t *list = json_object_get(body, "samplers"), *name;
+    const json_t *list = field_of(body, "samplers"), *name;
     size_t index;
     int count = 0;
-    if (!list || json_is_null(list))
+    if (!list)
         return true;
     if (!json_array_size(list))
         return api_fail(err, 400, "samplers", "\"samplers\" is a list of the names of samplers, at least one");
@@ -273,7 +267,7 @@ bool fields_read_sampling(struct nibble_request *request, const struct api *api,
 {
     struct nibble_sampling *sampling = &request->sampling;
     sampling->top_n_sigma = sampling->top_n_sigma > 0 ? sampling->top_n_sigma : 0; // below 0 is off, too
-    return read_windows(sampling, body, err) && read_mirostat(sampling, body, err) && read_order(sampling, body, err)
+    return read_windows(sampling, body, err) && check_mirostat(sampling, err) && read_order(sampling, body, err)
         && read_breakers(request, api, body, err) && read_bad_words(request, api, body, err)
         && read_allowed(request, api, body, err);
 }

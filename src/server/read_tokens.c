@@ -18,36 +18,23 @@ static bool read_special(struct job *job, bool usual, int *flags)
 
 static bool tokenize_text(struct job *job)
 {
-    const json_t *prompt = json_object_get(job->json, "prompt"), *messages = json_object_get(job->json, "messages");
-    bool has_prompt = prompt && !json_is_null(prompt), has_messages = messages && !json_is_null(messages);
-    struct strbuf rendered = { 0 };
+    const json_t *prompt = field_of(job->json, "prompt");
     int flags;
-    if (has_prompt == has_messages || (has_prompt && !json_is_string(prompt)))
+    if (!prompt == !field_of(job->json, "messages") || (prompt && !json_is_string(prompt)))
         return api_fail(&job->error, 400, "prompt", "\"prompt\" is a string, or else there is \"messages\"");
-    if (!read_special(job, has_prompt, &flags))
+    if (!read_special(job, prompt, &flags))
         return false;
-    if (has_prompt)
-        return read_prompt_text(job, (struct bytes){ json_string_value(prompt), json_string_length(prompt) }, flags,
-                                "prompt");
-    bool ok = read_tools(job) && read_messages(job, &rendered)
-        && read_prompt_text(job, strbuf_bytes(&rendered), flags, "messages");
-    strbuf_free(&rendered);
-    return ok;
+    if (!prompt)
+        return read_tools(job) && read_chat_prompt(job, flags);
+    job->prompts = memory_new(1, sizeof *job->prompts);
+    return read_prompt_text(job, json_bytes(prompt), flags, "prompt");
 }
 
 bool read_input_tokens(struct job *job)
 {
-    struct strbuf text = { 0 };
     int flags;
-    job->prompts = memory_new(1, sizeof *job->prompts);
-    bool ok = fields_read(&job->params, job->api, job->json, ON_CHAT, &job->error) && read_special(job, false, &flags)
-        && read_tools(job) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
-    if (ok)
-        strbuf_add_format(&job->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
-                          job->prompts[0].count);
-    strbuf_free(&text);
-    return false;
+    return fields_read(&job->params, job->api, job->json, ON_CHAT, &job->error) && read_special(job, false, &flags)
+        && read_count(job, flags, READ_COUNT_OPENING);
 }
 
 static void write_tokens(struct job *job, bool pieces)
@@ -68,7 +55,6 @@ static void write_tokens(struct job *job, bool pieces)
 bool read_tokenize(struct job *job)
 {
     bool pieces = false;
-    job->prompts = memory_new(1, sizeof *job->prompts);
     if (fields_read_bool(job->json, "return_token_strs", &pieces, &job->error) && tokenize_text(job))
         write_tokens(job, pieces);
     return false;
@@ -85,9 +71,7 @@ static void write_prompt(struct job *job, const int32_t *ids, size_t count)
         detokenizer_add(&detokenizer, ids[i], &text);
     }
     detokenizer_finish(&detokenizer, &text);
-    strbuf_add_text(&job->reply, "{\"prompt\":");
-    json_write_text(&job->reply, strbuf_bytes(&text));
-    strbuf_add_byte(&job->reply, '}');
+    json_write(&job->reply, "{\"prompt\":%b}", strbuf_bytes(&text));
     strbuf_free(&text);
 }
 

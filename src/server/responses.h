@@ -7,17 +7,6 @@
 #include "server/job.h"
 #include "server/responses_store.h"
 
-// Frames are texts of a part of the answer with JSON around them; this is how far the one being written is.
-struct response_cursor {
-    int object;     // segment of the response object
-    bool listing;   // its output is begun
-    int part;       // of the answer, within the object's output
-    int event;      // of those that end an item
-    int segment;    // of a frame
-    size_t at;      // within the segment
-    size_t written; // items of the object so far
-};
-
 struct response {
     struct response_record *record;
     bool stored, truncates;
@@ -29,9 +18,8 @@ struct response {
     int sequence; // of the next event
     int part;     // that is being streamed
     int items;    // that are begun
-    size_t blank; // bytes of a part that are known to be blank
     int logged;   // tokens of the answer whose logprobs are streamed
-    struct response_cursor cursor;
+    bool final;   // of the object that is being written
 };
 
 void response_free(struct job *job);
@@ -74,26 +62,21 @@ bool responses_fail_unknown(struct job *job, struct bytes id); // 404; always fa
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 bool responses_stream(struct job *job, struct strbuf *out);
-bool responses_whole(struct job *job, struct strbuf *out);
-void responses_stream_error(const struct api_error *err, struct strbuf *out);
 
 // The response object in slices, as it stands now (without output, while it is in progress) or at the end, when what is
 // stored is completed with it. True: it is complete.
 bool responses_write_object(struct job *job, bool final, struct strbuf *out);
+void responses_open_object(const struct response_record *record, bool stored, struct strbuf *out);
+void responses_write_status(enum response_status status, const struct job *failed, struct strbuf *out);
 enum response_status responses_final_status(const struct job *job);
 // An answer of no text is one empty message.
 void responses_add_empty(struct job *job);
-// Has a part an item of its own? Blank text between calls has none.
-bool responses_shows(const struct choice *choice, int part);
 
-// JSON with the text of a part in it, in slices.
-struct response_frame {
-    void (*open)(const struct job *job, const struct answer_part *part, int item, struct strbuf *out);
-    bool logprobs; // behind the text
-    const char *close;
-};
-bool responses_write_frame(struct job *job, int part, int item, const struct response_frame *frame, struct strbuf *out);
-extern const struct response_frame responses_items[]; // by enum part_kind: an output item
+// The text of a part with JSON around it, in slices: itself, within a content part (a call has none), within an item.
+enum response_frame { FRAME_TEXT, FRAME_PART, FRAME_ITEM, FRAMES };
+bool responses_write_frame(struct job *job, int part, int item, enum response_frame frame, struct strbuf *out);
+void responses_begin_item(const struct job *job, const struct answer_part *part, int item, struct strbuf *out);
+void responses_add_part(enum part_kind kind, struct strbuf *out); // without a text, as it begins
 void responses_write_item_id(const struct job *job, enum part_kind kind, int item, struct strbuf *out); // "msg_..."
 
 #endif

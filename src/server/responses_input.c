@@ -6,18 +6,7 @@
 #include <stdio.h>
 
 #include "format/json.h"
-
-static bool is_null(const json_t *value) { return !value || json_is_null(value); }
-
-static bool is_text(const json_t *value, const char *text)
-{
-    return json_is_string(value) && !strcmp(json_string_value(value), text);
-}
-
-static bool has_role(const json_t *message, const char *role)
-{
-    return is_text(json_object_get(message, "role"), role);
-}
+#include "server/translate.h"
 
 // The messages so far.
 struct conversation {
@@ -45,25 +34,20 @@ static const struct {
 // The text of a content part, borrowed. NULL: refused.
 static json_t *part_text(const struct conversation *talk, const json_t *part)
 {
-    const json_t *type = json_object_get(part, "type");
-    for (size_t i = 0; json_is_string(type) && i < sizeof part_types / sizeof *part_types; i++) {
-        if (!is_text(type, part_types[i].type))
+    const char *type = json_string_value(json_object_get(part, "type"));
+    for (size_t i = 0; type && i < sizeof part_types / sizeof *part_types; i++) {
+        const char *key = part_types[i].key;
+        if (strcmp(type, part_types[i].type))
             continue;
-        json_t *text = part_types[i].key ? json_object_get(part, part_types[i].key) : NULL;
+        json_t *text = key ? json_object_get(part, key) : NULL;
         if (json_is_string(text))
             return text;
-        fail_item(talk, part_types[i].key ? "invalid_value" : "unsupported_value",
-                  part_types[i].key ? "has a content part without text" : "has a content part that is no text");
-        break;
+        api_fail_code(&talk->job->error, 400, "input", key ? "invalid_value" : "unsupported_value",
+                      "\"input\"[%zu] has a content part of the type \"%.60s\"%s", talk->index, type,
+                      key ? " without a text" : ", and this server reads and writes text alone");
+        return NULL;
     }
-    struct api_error *err = &talk->job->error;
-    if (!err->status || !json_is_string(type))
-        fail_item(talk, "invalid_value", "has a content part that is not of the type input_text or output_text");
-    else
-        api_fail_code(
-            err, 400, "input", err->code, "\"input\"[%zu] has a content part of the type \"%.60s\"%s", talk->index,
-            json_string_value(type),
-            !strcmp(err->code, "invalid_value") ? " without a text" : ", and this server reads and writes text alone");
+    fail_item(talk, "invalid_value", "has a content part that is not of the type input_text or output_text");
     return NULL;
 }
 
@@ -83,7 +67,7 @@ static json_t *chat_content(const struct conversation *talk, json_t *content)
             json_decref(list);
             return NULL;
         }
-        json_array_append_new(list, json_pack("{s:s, s:O}", "type", "text", "text", text));
+        json_array_append_new(list, translate_part(text));
     }
     return list;
 }
@@ -103,25 +87,17 @@ static void add_content(const json_t *content, struct strbuf *out)
 
 // ---- messages -----------------------------------------------------------------------------------------------------
 
-static json_t *last_message(const struct conversation *talk)
-{
-    size_t count = json_array_size(talk->messages);
-    return count ? json_array_get(talk->messages, count - 1) : NULL;
-}
-
 // Many templates take one system message, at the beginning: instructions and what stands first are one.
 static bool join_system(struct conversation *talk, const json_t *content)
 {
-    json_t *first = last_message(talk);
+    json_t *first = translate_last(talk->messages, "system");
     struct strbuf text = { 0 };
-    if (json_array_size(talk->messages) != 1 || !has_role(first, "system"))
+    if (json_array_size(talk->messages) != 1 || !first)
         return false;
     add_content(json_object_get(first, "content"), &text);
     strbuf_add_text(&text, "\n\n");
     add_content(content, &text);
-    json_object_set_new(first, "content", json_stringn(strbuf_text(&text), text.len));
-    strbuf_free(&text);
-    return true;
+    return json_object_set_new(first, "content", translate_text(&text)) == 0;
 }
 
 static void give_reasoning(struct conversation *talk, json_t *message)
@@ -132,27 +108,27 @@ static void give_reasoning(struct conversation *talk, json_t *message)
         strbuf_add(&all, had.data, had.len);
         strbuf_add(&all, "\n", had.len > 0);
         strbuf_add(&all, reasoning->data, reasoning->len);
-        json_object_set_new(message, "reasoning_content", json_stringn(strbuf_text(&all), all.len));
+        json_object_set_new(message, "reasoning_content", translate_text(&all));
     }
     reasoning->len = 0;
-    strbuf_free(&all);
 }
 
 static bool add_message(struct conversation *talk, json_t *item)
 {
-    const char *role = json_string_value(json_object_get(item, "role"));
-    bool system = role && (!strcmp(role, "system") || !strcmp(role, "developer"));
-    if (!system && (!role || (strcmp(role, "user") && strcmp(role, "assistant"))))
+    static const char *const roles[] = { "user", "assistant", "system", "developer", NULL };
+    enum { USER, ASSISTANT, SYSTEM };
+    int role = field_word(item, "role", roles);
+    if (role < 0)
         return fail_item(talk, "invalid_value", "is a message whose role is not user, assistant, system or developer");
     json_t *content = chat_content(talk, json_object_get(item, "content"));
     if (!content)
         return false;
-    if (system && join_system(talk, content)) {
+    if (role >= SYSTEM && join_system(talk, content)) {
         json_decref(content);
         return true;
     }
-    json_t *message = json_pack("{s:s, s:o}", "role", system ? "system" : role, "content", content);
-    if (!strcmp(role, "assistant"))
+    json_t *message = json_pack("{s:s, s:o}", "role", roles[role < SYSTEM ? role : SYSTEM], "content", content);
+    if (role == ASSISTANT)
         give_reasoning(talk, message);
     talk->reasoning.len = 0;
     json_array_append_new(talk->messages, message);
@@ -163,22 +139,15 @@ static bool add_message(struct conversation *talk, json_t *item)
 static bool add_call(struct conversation *talk, json_t *item)
 {
     json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
-    json_t *arguments = json_object_get(item, "arguments"), *message = last_message(talk);
+    json_t *arguments = json_object_get(item, "arguments"), *message = translate_last(talk->messages, "assistant");
     if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
         return fail_item(talk, "invalid_value", "is a function_call without texts call_id, name and arguments");
-    if (!message || !has_role(message, "assistant")) {
+    if (!message) {
         message = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
         json_array_append_new(talk->messages, message);
     }
     give_reasoning(talk, message);
-    json_t *calls = json_object_get(message, "tool_calls");
-    if (!calls) {
-        calls = json_array();
-        json_object_set_new(message, "tool_calls", calls);
-    }
-    json_array_append_new(calls,
-                          json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
-                                    "arguments", arguments));
+    translate_call(message, id, name, arguments);
     return true;
 }
 
@@ -191,21 +160,20 @@ static bool add_call_output(struct conversation *talk, json_t *item)
     if (!content)
         return false;
     talk->reasoning.len = 0;
-    json_array_append_new(talk->messages,
-                          json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", content));
+    translate_result(talk->messages, id, content, NULL);
     return true;
 }
 
 static bool add_reasoning(struct conversation *talk, json_t *item)
 {
-    json_t *content = json_object_get(item, "content"), *summary = json_object_get(item, "summary");
-    if (!is_null(json_object_get(item, "encrypted_content")))
+    json_t *content = json_object_get(item, "content"), *summary = field_of(item, "summary");
+    if (field_of(item, "encrypted_content"))
         return api_fail_code(&talk->job->error, 400, "input", "unsupported_parameter",
                              "\"input\"[%zu].encrypted_content is not supported: this server encrypts no reasoning and "
                              "reads none; send the item without it",
                              talk->index);
     json_t *list = json_array_size(content) ? content : summary;
-    if (is_null(list))
+    if (!list)
         return true;
     json_t *texts = chat_content(talk, list);
     strbuf_add(&talk->reasoning, "\n", talk->reasoning.len > 0);
@@ -226,8 +194,8 @@ static const struct {
 
 static const char *type_of(const json_t *item)
 {
-    const json_t *type = json_object_get(item, "type");
-    bool bare = is_null(type) && json_is_object(item);
+    const json_t *type = field_of(item, "type");
+    bool bare = !type && json_is_object(item);
     return bare && json_object_get(item, "role")              ? "message"
         : bare && json_is_string(json_object_get(item, "id")) ? "item_reference"
                                                               : json_string_value(type);
@@ -278,7 +246,7 @@ json_t *responses_item(const json_t *item, const char *digits, size_t index)
     if (!json_is_string(json_object_get(own, "status")))
         json_object_set_new(own, "status", json_string("completed"));
     if (!strcmp(type, "message") && json_is_string(content))
-        add_content_parts(own, content, has_role(item, "assistant"));
+        add_content_parts(own, content, field_is(item, "role", "assistant"));
     return own;
 }
 
@@ -329,8 +297,7 @@ static bool add_input(struct conversation *talk, json_t *input, json_t *kept)
         return ok;
     }
     if (!json_is_array(input) || (!json_array_size(input) && !json_array_size(talk->messages)))
-        return api_fail_code(&talk->job->error, 400, "input",
-                             is_null(input) ? "missing_required_parameter" : "invalid_value",
+        return api_fail_code(&talk->job->error, 400, "input", !input ? "missing_required_parameter" : "invalid_value",
                              "\"input\" is a text, or a list of at least one item");
     json_array_foreach (input, talk->index, item)
         if (!add_own_item(talk, item, kept))
@@ -342,13 +309,13 @@ bool responses_read_input(struct job *job, json_t *chat)
 {
     struct conversation talk = { .job = job, .messages = json_array() };
     struct response *response = job->response;
-    json_t *instructions = json_object_get(job->json, "instructions"), *kept = response->stored ? json_array() : NULL;
+    json_t *instructions = field_of(job->json, "instructions"), *kept = response->stored ? json_array() : NULL;
     json_object_set_new(chat, "messages", talk.messages);
-    bool ok = is_null(instructions) || json_is_string(instructions)
+    bool ok = !instructions || json_is_string(instructions)
         || api_fail(&job->error, 400, "instructions", "\"instructions\" is a text");
     if (ok && json_string_length(instructions))
         json_array_append_new(talk.messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions));
-    ok = ok && add_history(&talk) && add_input(&talk, json_object_get(job->json, "input"), kept);
+    ok = ok && add_history(&talk) && add_input(&talk, field_of(job->json, "input"), kept);
     if (ok && kept)
         api_dump(kept, &response->record->input);
     json_decref(kept);

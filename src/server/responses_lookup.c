@@ -10,7 +10,8 @@
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/admission.h"
-#include "server/query.h"
+#include "server/json_writer.h"
+#include "server/http_parse.h"
 #include "server/reader.h"
 
 // ---- for new requests ---------------------------------------------------------------------------------------------
@@ -110,17 +111,14 @@ static struct response_record *find_named(struct job *job)
 // Writes the object as it is stored; one that is in progress has no output yet, and may just have been cancelled.
 static void write_record(const struct response_record *record, bool over, struct strbuf *out)
 {
-    strbuf_add_format(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"store\":true", record->id,
-                      (long long)record->created);
-    strbuf_add(out, record->echo.data, record->echo.len);
-    strbuf_add_text(out, ",\"output\":");
-    strbuf_add_text(out, over ? strbuf_text(&record->output) : "[]");
-    enum response_status status = atomic_load(&record->cancelled) ? RESPONSE_CANCELLED : RESPONSE_IN_PROGRESS;
-    if (over)
+    responses_open_object(record, true, out);
+    json_write(out, "%s,\"output\":%s", strbuf_text(&record->echo), over ? strbuf_text(&record->output) : "[]");
+    if (over) {
         strbuf_add(out, record->end.data, record->end.len);
-    else
-        strbuf_add_format(out, ",\"status\":\"%s\",\"error\":null,\"incomplete_details\":null,\"usage\":null",
-                          response_status_words[status]);
+    } else {
+        responses_write_status(atomic_load(&record->cancelled) ? RESPONSE_CANCELLED : RESPONSE_IN_PROGRESS, NULL, out);
+        strbuf_add_text(out, ",\"usage\":null");
+    }
     strbuf_add_byte(out, '}');
 }
 
@@ -136,22 +134,29 @@ static bool is_idle_option(const char *name, const char *value)
         || (!strcmp(name, "stream") && (!strcmp(value, "false") || !strcmp(value, "False")));
 }
 
-static bool check_get_query(struct job *job)
+// Reads the query, option by option.
+static bool read_query(struct job *job,
+                       bool (*read)(struct job *job, const char *name, const char *value, void *context), void *context)
 {
     struct bytes query = job->query;
     struct strbuf name = { 0 }, value = { 0 };
     bool ok = true;
-    while (ok && query_next(&query, &name, &value))
-        ok = is_idle_option(strbuf_text(&name), strbuf_text(&value))
-            || fail_query(job, strbuf_text(&name), "is not supported; the response is given whole");
+    while (ok && http_query_next(&query, &name, &value))
+        ok = read(job, strbuf_text(&name), strbuf_text(&value), context);
     strbuf_free(&name);
     strbuf_free(&value);
     return ok;
 }
 
+static bool read_get_option(struct job *job, const char *name, const char *value, void *context)
+{
+    (void)context;
+    return is_idle_option(name, value) || fail_query(job, name, "is not supported; the response is given whole");
+}
+
 bool responses_get(struct job *job)
 {
-    struct response_record *record = check_get_query(job) ? find_named(job) : NULL;
+    struct response_record *record = read_query(job, read_get_option, NULL) ? find_named(job) : NULL;
     if (record)
         write_record(record, is_over(record), &job->reply);
     response_record_release(record);
@@ -206,9 +211,9 @@ static bool read_limit(struct job *job, const char *text, struct page *page)
         || fail_query(job, "limit", "is a number from 1 to 100");
 }
 
-static bool read_option(struct job *job, const char *name, const struct strbuf *value, struct page *page)
+static bool read_page_option(struct job *job, const char *name, const char *text, void *context)
 {
-    const char *text = strbuf_text(value);
+    struct page *page = context;
     if (!strcmp(name, "limit"))
         return read_limit(job, text, page);
     if (!strcmp(name, "order")) {
@@ -217,35 +222,14 @@ static bool read_option(struct job *job, const char *name, const struct strbuf *
     }
     if (!strcmp(name, "after")) {
         page->after.len = 0;
-        strbuf_add(&page->after, text, value->len);
+        strbuf_add_text(&page->after, text);
         return true;
     }
     return !strcmp(name, "include") || !strcmp(name, "include[]")
         || fail_query(job, name, "is not known; there are after, limit, order and include");
 }
 
-static bool read_page(struct job *job, struct page *page)
-{
-    struct bytes query = job->query;
-    struct strbuf name = { 0 }, value = { 0 };
-    bool ok = true;
-    while (ok && query_next(&query, &name, &value))
-        ok = read_option(job, strbuf_text(&name), &value, page);
-    strbuf_free(&name);
-    strbuf_free(&value);
-    return ok;
-}
-
-static void write_ids(const json_t *first, const json_t *last, bool more, struct strbuf *out)
-{
-    json_t *empty = json_string("");
-    strbuf_add_text(out, "],\"first_id\":");
-    api_dump(first ? json_object_get(first, "id") : empty, out);
-    strbuf_add_text(out, ",\"last_id\":");
-    api_dump(last ? json_object_get(last, "id") : empty, out);
-    strbuf_add_text(out, more ? ",\"has_more\":true}" : ",\"has_more\":false}");
-    json_decref(empty);
-}
+static struct bytes id_of(const json_t *item) { return json_bytes(json_object_get(item, "id")); }
 
 // Writes the page of a list whose order is the ascending one.
 static bool write_page(struct job *job, const json_t *items, const struct page *page)
@@ -254,9 +238,8 @@ static bool write_page(struct job *job, const json_t *items, const struct page *
     const json_t *first = NULL, *last = NULL;
     if (page->after.len) {
         while (at < count
-               && !bytes_equal(
-                   json_bytes(json_object_get(json_array_get(items, page->ascending ? at : count - 1 - at), "id")),
-                   strbuf_bytes(&page->after)))
+               && !bytes_equal(id_of(json_array_get(items, page->ascending ? at : count - 1 - at)),
+                               strbuf_bytes(&page->after)))
             at++;
         if (at++ == count)
             return api_fail_code(&job->error, 404, "after", "not_found", "Item with id '%.100s' not found.",
@@ -269,7 +252,8 @@ static bool write_page(struct job *job, const json_t *items, const struct page *
         strbuf_add_text(&job->reply, written ? "," : "");
         api_dump(last, &job->reply);
     }
-    write_ids(first, last, at < count, &job->reply);
+    json_write(&job->reply, "],\"first_id\":%b,\"last_id\":%b,\"has_more\":%s}", id_of(first), id_of(last),
+               at < count ? "true" : "false");
     return true;
 }
 
@@ -278,7 +262,7 @@ bool responses_list_items(struct job *job)
 {
     enum { USUAL = 20 };
     struct page page = { .limit = USUAL };
-    struct response_record *record = read_page(job, &page) ? find_named(job) : NULL;
+    struct response_record *record = read_query(job, read_page_option, &page) ? find_named(job) : NULL;
     if (record) {
         json_t *items = responses_history(job, record->previous);
         if (items && add_items(job, &record->input, items))

@@ -17,26 +17,15 @@ static const char *const own_fields[] = {
     "include", "previous_response_id", "truncation", "store",     "metadata", "max_tool_calls", "top_logprobs",
 };
 
-static bool is_null(const json_t *value) { return !value || json_is_null(value); }
-
-static bool is_among(const char *word, const char *const *words)
-{
-    while (word && *words && strcmp(*words, word))
-        words++;
-    return word && *words;
-}
-
 static bool read_length(struct job *job, json_t *chat)
 {
     int64_t length = 0, calls = 1;
-    struct error cause;
-    if (!json_get_int(job->json, "max_output_tokens", 1, INT32_MAX, &length, &cause))
-        return api_fail_field(&job->error, "max_output_tokens", &cause);
+    if (!fields_read_int(job->json, "max_output_tokens", 1, INT32_MAX, &length, &job->error))
+        return false;
     if (length)
         json_object_set_new(chat, "max_tokens", json_integer(length));
     job->response->max_tokens = (int)length;
-    return json_get_int(job->json, "max_tool_calls", 0, INT32_MAX, &calls, &cause)
-        || api_fail_field(&job->error, "max_tool_calls", &cause);
+    return fields_read_int(job->json, "max_tool_calls", 0, INT32_MAX, &calls, &job->error);
 }
 
 // Reads what is to come beside the answer. Most words belong to tools of OpenAI's, of which there are none; encrypted
@@ -48,21 +37,23 @@ static bool read_include(struct job *job, json_t *chat)
         "web_search_call.results",      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
         "file_search_call.results",     "message.input_image.image_url", NULL
     };
-    const json_t *list = json_object_get(job->json, "include"), *value;
+    const json_t *list = field_of(job->json, "include"), *value;
     int64_t top = 0;
-    struct error cause;
     size_t index;
-    if (!is_null(list) && !json_is_array(list))
+    if (list && !json_is_array(list))
         return api_fail(&job->error, 400, "include", "\"include\" is a list of words");
     json_array_foreach (list, index, value) {
-        if (!is_among(json_string_value(value), words))
+        const char *const *word = words;
+        while (*word && !(json_is_string(value) && !strcmp(*word, json_string_value(value))))
+            word++;
+        if (!*word)
             return api_fail(&job->error, 400, "include", "entry %zu of \"include\" is nothing that can be included",
                             index);
-        if (!strcmp(json_string_value(value), words[0]))
+        if (word == words)
             json_object_set_new(chat, "logprobs", json_true());
     }
-    if (!json_get_int(job->json, "top_logprobs", 0, API_LOGPROBS_MAX, &top, &cause))
-        return api_fail_field(&job->error, "top_logprobs", &cause);
+    if (!fields_read_int(job->json, "top_logprobs", 0, API_LOGPROBS_MAX, &top, &job->error))
+        return false;
     if (top) {
         json_object_set_new(chat, "logprobs", json_true());
         json_object_set_new(chat, "top_logprobs", json_integer(top));
@@ -73,24 +64,20 @@ static bool read_include(struct job *job, json_t *chat)
 static bool read_truncation(struct job *job, json_t *chat)
 {
     (void)chat;
-    static const char *const words[] = { "disabled", "auto", NULL };
-    const json_t *value = json_object_get(job->json, "truncation");
-    if (is_null(value))
-        return true;
-    if (!is_among(json_string_value(value), words))
-        return api_fail(&job->error, 400, "truncation", "\"truncation\" is auto or disabled");
-    job->response->truncates = !strcmp(json_string_value(value), "auto");
-    return true;
+    int word = field_word(job->json, "truncation", WORDS("disabled", "auto"));
+    job->response->truncates = word == 1;
+    return word >= 0 || !field_of(job->json, "truncation")
+        || api_fail(&job->error, 400, "truncation", "\"truncation\" is auto or disabled");
 }
 
 static bool read_metadata(struct job *job, json_t *chat)
 {
     (void)chat;
     enum { PAIRS_MAX = 16, KEY_BYTES_MAX = 64, VALUE_BYTES_MAX = 512 * 4 }; // of characters
-    json_t *table = json_object_get(job->json, "metadata"), *value;
+    json_t *table = field_of(job->json, "metadata"), *value;
     const char *key;
-    bool ok = is_null(table) || (json_is_object(table) && json_object_size(table) <= PAIRS_MAX);
-    if (ok && table)
+    bool ok = !table || (json_is_object(table) && json_object_size(table) <= PAIRS_MAX);
+    if (ok)
         json_object_foreach (table, key, value)
             ok = ok && strlen(key) <= KEY_BYTES_MAX && json_is_string(value)
                 && json_string_length(value) <= VALUE_BYTES_MAX;
@@ -99,10 +86,9 @@ static bool read_metadata(struct job *job, json_t *chat)
 
 static bool read_stream(struct job *job, json_t *chat)
 {
-    static const char *const words[] = { "include_obfuscation", NULL };
     bool stream = false, obfuscates = false;
-    const json_t *options = json_object_get(job->json, "stream_options");
-    if (is_null(options))
+    const json_t *options = field_of(job->json, "stream_options");
+    if (!options)
         return true;
     if (!fields_read_bool(job->json, "stream", &stream, &job->error))
         return false;
@@ -110,10 +96,9 @@ static bool read_stream(struct job *job, json_t *chat)
         return api_fail(&job->error, 400, "stream_options",
                         "\"stream_options\" is an object, and goes with \"stream\": true");
     json_object_del(chat, "stream_options");
-    struct error cause;
-    return fields_check_keys(options, "stream_options", words, &job->error)
-        && (json_get_bool(options, "include_obfuscation", &obfuscates, &cause)
-            || api_fail_field(&job->error, "stream_options", &cause));
+    return (fields_check_keys(options, "stream_options", WORDS("include_obfuscation"), &job->error)
+            && fields_read_bool(options, "include_obfuscation", &obfuscates, &job->error))
+        || fields_fail_within("stream_options", &job->error);
 }
 
 // ---- the store ----------------------------------------------------------------------------------------------------
@@ -128,9 +113,9 @@ static bool read_previous(struct job *job, json_t *chat)
 {
     (void)chat;
     static const char field[] = "previous_response_id";
-    const json_t *value = json_object_get(job->json, field);
+    const json_t *value = field_of(job->json, field);
     struct response_record *previous = NULL;
-    if (is_null(value))
+    if (!value)
         return true;
     if (!json_is_string(value))
         return api_fail(&job->error, 400, field, "\"%s\" is the id of a response", field);
@@ -211,9 +196,9 @@ static json_t *cut_messages(const json_t *messages, size_t cut)
     json_t *left = json_array(), *message;
     json_t *first = json_array_get(messages, 0);
     size_t question = cut, index;
-    if (cut && !strcmp(json_string_value(json_object_get(first, "role")), "system"))
+    if (cut && field_is(first, "role", "system"))
         json_array_append(left, first);
-    while (question && strcmp(json_string_value(json_object_get(json_array_get(messages, question), "role")), "user"))
+    while (question && !field_is(json_array_get(messages, question), "role", "user"))
         question--;
     if (question && question < cut)
         json_array_append(left, json_array_get(messages, question));
@@ -298,14 +283,6 @@ bool responses_read(struct job *job) { return (!job->response->truncates || trun
 
 bool responses_count_tokens(struct job *job)
 {
-    struct strbuf text = { 0 };
-    bool ok = responses_translate(job);
-    job->prompts = ok ? memory_new(1, sizeof *job->prompts) : NULL;
-    ok = ok && read_tools(job) && (!job->response->truncates || truncate_messages(job)) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages");
-    if (ok)
-        strbuf_add_format(&job->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
-                          job->prompts[0].count);
-    strbuf_free(&text);
-    return false;
+    return responses_translate(job) && (!job->response->truncates || truncate_messages(job))
+        && read_count(job, TOKENIZE_PARSE_SPECIAL, READ_COUNT_OPENING);
 }

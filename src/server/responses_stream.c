@@ -3,14 +3,15 @@
 // each is done with its whole text, and the response ends with the whole object. Events are numbered without gaps.
 #include "server/answer.h"
 #include "server/json_writer.h"
+#include "server/parts.h"
 #include "server/responses.h"
 
 enum { DELTA_TOKENS_MAX = 64 }; // with logprobs
 
-static void open_event(const struct job *job, const char *name, struct strbuf *out)
+static void open_event(const struct job *job, const char *name, const char *suffix, struct strbuf *out)
 {
-    strbuf_add_format(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%d", name, name,
-                      job->response->sequence);
+    json_write(out, "event: %s%s\ndata: {\"type\":\"%s%s\",\"sequence_number\":%d", name, suffix, name, suffix,
+               job->response->sequence);
 }
 
 static void close_event(struct job *job, struct strbuf *out)
@@ -19,56 +20,35 @@ static void close_event(struct job *job, struct strbuf *out)
     job->response->sequence++;
 }
 
-// Opens an event of an item.
-static void open_item_event(const struct job *job, const char *name, enum part_kind kind, int item, struct strbuf *out)
+// Names the item that an event is about.
+static void write_place(const struct job *job, enum part_kind kind, int item, struct strbuf *out)
 {
-    open_event(job, name, out);
     strbuf_add_text(out, ",\"item_id\":");
     responses_write_item_id(job, kind, item, out);
-    strbuf_add_format(out, kind == PART_CALL ? ",\"output_index\":%d" : ",\"output_index\":%d,\"content_index\":0",
-                      item);
+    json_write(out, kind == PART_CALL ? ",\"output_index\":%d" : ",\"output_index\":%d,\"content_index\":0", item);
 }
-
-// ---- an item begins -----------------------------------------------------------------------------------------------
 
 static void add_item(struct job *job, const struct answer_part *part, int item, struct strbuf *out)
 {
-    open_event(job, "response.output_item.added", out);
-    strbuf_add_format(out, ",\"output_index\":%d,\"item\":{\"id\":", item);
-    responses_write_item_id(job, part->kind, item, out);
-    strbuf_add_text(out, ",\"status\":\"in_progress\"");
-    if (part->kind == PART_REASONING)
-        strbuf_add_text(out, ",\"type\":\"reasoning\",\"summary\":[],\"content\":[]}");
-    if (part->kind == PART_CONTENT)
-        strbuf_add_text(out, ",\"type\":\"message\",\"role\":\"assistant\",\"content\":[]}");
-    if (part->kind == PART_CALL) {
-        strbuf_add_text(out, ",\"type\":\"function_call\",\"arguments\":\"\",\"call_id\":");
-        json_write_text(out, bytes_of(part->id));
-        strbuf_add_text(out, ",\"name\":");
-        json_write_text(out, strbuf_bytes(&part->name));
-        strbuf_add_byte(out, '}');
-    }
+    open_event(job, "response.output_item", ".added", out);
+    json_write(out, ",\"output_index\":%d,\"item\":", item);
+    responses_begin_item(job, part, item, out);
     close_event(job, out);
-}
-
-static void add_content_part(struct job *job, const struct answer_part *part, int item, struct strbuf *out)
-{
     if (part->kind == PART_CALL)
         return;
-    open_item_event(job, "response.content_part.added", part->kind, item, out);
-    strbuf_add_text(out,
-                    part->kind == PART_REASONING ? ",\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}"
-                                                 : ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"text\":"
-                                                   "\"\",\"logprobs\":[]}");
+    open_event(job, "response.content_part", ".added", out);
+    write_place(job, part->kind, item, out);
+    strbuf_add_text(out, ",\"part\":");
+    responses_add_part(part->kind, out);
     close_event(job, out);
 }
 
 // ---- its text -----------------------------------------------------------------------------------------------------
 
-static const char *const delta_events[] = {
-    [PART_REASONING] = "response.reasoning_text.delta",
-    [PART_CONTENT] = "response.output_text.delta",
-    [PART_CALL] = "response.function_call_arguments.delta",
+static const char *const text_events[] = {
+    [PART_REASONING] = "response.reasoning_text",
+    [PART_CONTENT] = "response.output_text",
+    [PART_CALL] = "response.function_call_arguments",
 };
 
 static int unlogged_tokens(struct job *job, const struct answer_part *part)
@@ -83,12 +63,9 @@ static int unlogged_tokens(struct job *job, const struct answer_part *part)
 static void write_delta_logprobs(struct job *job, int tokens, struct strbuf *out)
 {
     struct response *response = job->response;
-    int count;
-    const struct answer_list *list = answer_lists(job, &count);
-    strbuf_add_text(out, ",\"logprobs\":[");
-    for (int i = 0; i < tokens; i++)
-        answer_write_entry(list, &job->choices[0], response->logged + i, i == 0, out);
-    strbuf_add_byte(out, ']');
+    struct answer_list list = answer_chat_lists[0];
+    list.open = ",\"logprobs\":[";
+    answer_write_entries(&list, &job->choices[0], response->logged, response->logged + tokens, out);
     response->logged += tokens;
 }
 
@@ -98,12 +75,12 @@ static bool write_deltas(struct job *job, struct answer_part *part, int item, st
     int tokens;
     while (part->sent < part->text.len || unlogged_tokens(job, part)) {
         struct bytes rest = bytes_from(strbuf_bytes(&part->text), part->sent);
-        size_t length = rest.len ? json_text_cut(rest, ANSWER_SLICE_BYTES) : 0;
-        if (out->len >= ANSWER_SLICE_BYTES)
+        size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
+        if (answer_is_full(out))
             return false;
-        open_item_event(job, delta_events[part->kind], part->kind, item, out);
-        strbuf_add_text(out, ",\"delta\":");
-        json_write_text(out, (struct bytes){ rest.data, length });
+        open_event(job, text_events[part->kind], ".delta", out);
+        write_place(job, part->kind, item, out);
+        json_write(out, ",\"delta\":%b", (struct bytes){ rest.data, length });
         tokens = unlogged_tokens(job, part);
         if (part->kind == PART_CONTENT)
             write_delta_logprobs(job, tokens < DELTA_TOKENS_MAX ? tokens : DELTA_TOKENS_MAX, out);
@@ -115,68 +92,36 @@ static bool write_deltas(struct job *job, struct answer_part *part, int item, st
 
 // ---- an item ends -------------------------------------------------------------------------------------------------
 
-static void open_reasoning_done(const struct job *job, const struct answer_part *part, int item, struct strbuf *out)
+static void open_done_event(struct job *job, enum part_kind kind, int item, enum response_frame frame,
+                            struct strbuf *out)
 {
-    open_item_event(job, "response.reasoning_text.done", part->kind, item, out);
-    strbuf_add_text(out, ",\"text\":\"");
+    if (frame == FRAME_ITEM) {
+        open_event(job, "response.output_item", ".done", out);
+        json_write(out, ",\"output_index\":%d,\"item\":", item);
+        return;
+    }
+    open_event(job, frame == FRAME_TEXT ? text_events[kind] : "response.content_part", ".done", out);
+    write_place(job, kind, item, out);
+    strbuf_add_text(out, frame == FRAME_PART ? ",\"part\":" : kind == PART_CALL ? ",\"arguments\":\"" : ",\"text\":\"");
 }
 
-static void open_reasoning_part_done(const struct job *job, const struct answer_part *part, int item,
-                                     struct strbuf *out)
-{
-    open_item_event(job, "response.content_part.done", part->kind, item, out);
-    strbuf_add_text(out, ",\"part\":{\"type\":\"reasoning_text\",\"text\":\"");
-}
-
-static void open_text_done(const struct job *job, const struct answer_part *part, int item, struct strbuf *out)
-{
-    open_item_event(job, "response.output_text.done", part->kind, item, out);
-    strbuf_add_text(out, ",\"text\":\"");
-}
-
-static void open_text_part_done(const struct job *job, const struct answer_part *part, int item, struct strbuf *out)
-{
-    open_item_event(job, "response.content_part.done", part->kind, item, out);
-    strbuf_add_text(out, ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"text\":\"");
-}
-
-static void open_arguments_done(const struct job *job, const struct answer_part *part, int item, struct strbuf *out)
-{
-    open_item_event(job, "response.function_call_arguments.done", part->kind, item, out);
-    strbuf_add_text(out, ",\"arguments\":\"");
-}
-
-static void open_item_done(const struct job *job, const struct answer_part *part, int item, struct strbuf *out)
-{
-    open_event(job, "response.output_item.done", out);
-    strbuf_add_format(out, ",\"output_index\":%d,\"item\":", item);
-    responses_items[part->kind].open(job, part, item, out);
-}
-
-// Each repeats the whole text. Without an `open` there are no more.
-enum { DONE_EVENTS_MAX = 3 };
-static const struct response_frame done_events[][DONE_EVENTS_MAX] = {
-    [PART_REASONING] = { { open_reasoning_done, false, "\"" },
-                         { open_reasoning_part_done, false, "\"}" },
-                         { open_item_done, false, "\"}]}" } },
-    [PART_CONTENT] = { { open_text_done, true, "" },
-                       { open_text_part_done, true, "}" },
-                       { open_item_done, true, "}]}" } },
-    [PART_CALL] = { { open_arguments_done, false, "\"" }, { open_item_done, false, "\"}" } },
-};
-
+// Each repeats the whole text.
 static bool write_done_events(struct job *job, const struct answer_part *part, int item, struct strbuf *out)
 {
-    struct response *response = job->response;
-    const struct response_frame *events = done_events[part->kind];
-    for (; response->cursor.event < DONE_EVENTS_MAX && events[response->cursor.event].open; response->cursor.event++) {
-        if (response->cursor.segment == 0 && out->len >= ANSWER_SLICE_BYTES)
+    struct answer_cursor *cursor = &job->cursor;
+    for (; cursor->event < FRAMES; cursor->event++) {
+        enum response_frame frame = (enum response_frame)cursor->event;
+        if (frame == FRAME_PART && part->kind == PART_CALL)
+            continue;
+        if (cursor->segment == 0 && answer_is_full(out))
             return false;
-        if (!responses_write_frame(job, response->part, item, &events[response->cursor.event], out))
+        if (cursor->segment == 0)
+            open_done_event(job, part->kind, item, frame, out);
+        if (!responses_write_frame(job, job->response->part, item, frame, out))
             return false;
         close_event(job, out);
     }
-    response->cursor.event = 0;
+    cursor->event = 0;
     return true;
 }
 
@@ -184,45 +129,27 @@ static bool write_done_events(struct job *job, const struct answer_part *part, i
 
 static bool is_ended(const struct job *job) { return job->choices[0].answer.finished || job->released; }
 
-// Does a part have an item? Blank text waits for what comes behind it. *shown is for parts that need not wait.
-static bool is_decided(struct job *job, const struct answer_part *part, bool last, bool *shown)
-{
-    struct response *response = job->response;
-    *shown = true;
-    if (part->kind != PART_CONTENT)
-        return true;
-    while (response->blank < part->text.len && part->text.data[response->blank]
-           && strchr(" \t\r\n", part->text.data[response->blank]))
-        response->blank++;
-    if (response->blank < part->text.len)
-        return true;
-    *shown = last && job->choices[0].part_count == 1;
-    return !last || is_ended(job);
-}
-
-// Goes on with one part. False: there is more to write, or nothing more that can be written now (*waits).
+// Goes on with one part. False: there is more to write, or nothing more that can be written now (*waits): blank text
+// waits for what comes behind it.
 static bool stream_part(struct job *job, struct answer_part *part, bool last, bool *waits, struct strbuf *out)
 {
     struct response *response = job->response;
-    bool shown = true;
-    if (!part->begun && !is_decided(job, part, last, &shown))
+    bool complete = !last || is_ended(job), shown = !parts_is_filler(&job->choices[0], part);
+    if (!part->begun && parts_is_blank(part) && !complete)
         return *waits = true, false;
     if (!part->begun && shown) {
         int first = response->part ? job->choices[0].parts[response->part - 1].token_end : 0;
         response->logged = first > response->logged ? first : response->logged;
         add_item(job, part, response->items, out);
-        add_content_part(job, part, response->items, out);
         part->begun = true;
     }
     if (shown && !write_deltas(job, part, response->items, out))
         return false;
-    if (last && !is_ended(job))
+    if (!complete)
         return *waits = true, false;
     if (shown && !write_done_events(job, part, response->items, out))
         return false;
-    part->ended = true;
     response->items += shown;
-    response->blank = 0;
     return true;
 }
 
@@ -235,8 +162,7 @@ static bool stream_items(struct job *job, bool *waits, struct strbuf *out)
         responses_add_empty(job);
     for (; response->part < choice->part_count; response->part++) {
         struct answer_part *part = &choice->parts[response->part];
-        if (out->len >= ANSWER_SLICE_BYTES
-            || !stream_part(job, part, response->part == choice->part_count - 1, waits, out))
+        if (answer_is_full(out) || !stream_part(job, part, response->part == choice->part_count - 1, waits, out))
             return false;
     }
     *waits = !is_ended(job);
@@ -254,11 +180,10 @@ static const char *const end_events[] = {
 
 static bool stream_object(struct job *job, const char *name, bool final, struct strbuf *out)
 {
-    const struct response_cursor *cursor = &job->response->cursor;
-    if (out->len >= ANSWER_SLICE_BYTES)
+    if (answer_is_full(out))
         return false;
-    if (!cursor->object && !cursor->at) {
-        open_event(job, name, out);
+    if (!job->cursor.step && !job->cursor.at) {
+        open_event(job, name, "", out);
         strbuf_add_text(out, ",\"response\":");
     }
     if (!responses_write_object(job, final, out))
@@ -287,13 +212,4 @@ bool responses_stream(struct job *job, struct strbuf *out)
             return waits;
     }
     return true;
-}
-
-void responses_stream_error(const struct api_error *err, struct strbuf *out)
-{
-    strbuf_add_text(out,
-                    "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\","
-                    "\"param\":null,\"message\":");
-    json_write_text(out, bytes_of(err->text));
-    strbuf_add_text(out, "}\n\n");
 }

@@ -4,15 +4,7 @@
 #include "server/responses.h"
 
 #include "server/check.h"
-#include "server/field_table.h"
-
-static bool is_null(const json_t *value) { return !value || json_is_null(value); }
-
-static bool is_type(const json_t *value, const char *type)
-{
-    const char *own = json_string_value(json_object_get(value, "type"));
-    return own && !strcmp(own, type);
-}
+#include "server/translate.h"
 
 // ---- tools --------------------------------------------------------------------------------------------------------
 
@@ -50,41 +42,44 @@ static bool fail_type(struct job *job, const char *field, const char *type)
                          "a tool of the type \"%.60s\" in \"%s\" is not supported; %s", type, field, instead);
 }
 
+static bool is_among(const char *key, const char *const *words)
+{
+    while (*words && strcmp(*words, key))
+        words++;
+    return *words;
+}
+
 // {"type": "function", "name", "description", "parameters", "strict"} as a chat has it (new reference).
 static json_t *chat_tool(struct job *job, const json_t *tool, size_t index)
 {
     static const char *const passed[] = { "name", "description", "parameters", "strict", NULL };
     static const char *const silent[] = { "type", "allowed_callers", NULL };
     const char *type = json_string_value(json_object_get(tool, "type")), *key;
-    json_t *function = json_object(), *value;
-    bool ok = true;
-    if (!type || !json_is_string(json_object_get(tool, "name")) || strcmp(type, "function"))
-        ok = type && strcmp(type, "function") ? fail_type(job, "tools", type)
-                                              : api_fail(&job->error, 400, "tools",
-                                                         "entry %zu of \"tools\" is no function; write {\"type\": "
-                                                         "\"function\", \"name\": ..., \"parameters\": {...}}",
-                                                         index);
-    json_object_foreach ((json_t *)tool, key, value) {
-        bool known = false;
-        for (size_t i = 0; !known && passed[i]; i++)
-            if ((known = !strcmp(key, passed[i])) && !json_is_null(value))
-                json_object_set(function, key, value);
-        for (size_t i = 0; !known && silent[i]; i++)
-            known = !strcmp(key, silent[i]);
-        if (ok && !known && !field_is_empty(value))
-            ok = api_fail_code(&job->error, 400, "tools", "unsupported_parameter",
-                               "\"%.60s\" of a function in \"tools\" is not supported; leave it out", key);
-    }
-    if (ok)
-        return json_pack("{s:s, s:o}", "type", "function", "function", function);
-    json_decref(function);
-    return NULL;
+    json_t *function, *value;
+    if (type && strcmp(type, "function"))
+        return fail_type(job, "tools", type), NULL;
+    if (!type || !json_is_string(json_object_get(tool, "name")))
+        return api_fail(&job->error, 400, "tools",
+                        "entry %zu of \"tools\" is no function; write {\"type\": \"function\", \"name\": ..., "
+                        "\"parameters\": {...}}",
+                        index),
+               NULL;
+    json_object_foreach ((json_t *)tool, key, value)
+        if (!is_among(key, passed) && !is_among(key, silent) && !field_is_empty(value))
+            return api_fail_code(&job->error, 400, "tools", "unsupported_parameter",
+                                 "\"%.60s\" of a function in \"tools\" is not supported; leave it out", key),
+                   NULL;
+    function = json_object();
+    json_object_foreach ((json_t *)tool, key, value)
+        if (is_among(key, passed) && !json_is_null(value))
+            json_object_set(function, key, value); // in the client's order, which the prompt has, too
+    return json_pack("{s:s, s:o}", "type", "function", "function", function);
 }
 
 static bool is_optional(const json_t *tool)
 {
     for (size_t i = 0; i < sizeof other_tools / sizeof *other_tools; i++)
-        if (other_tools[i].is_optional && is_type(tool, other_tools[i].type))
+        if (other_tools[i].is_optional && field_is(tool, "type", other_tools[i].type))
             return true;
     return false;
 }
@@ -94,7 +89,7 @@ static bool has_function(const json_t *tools)
     size_t index;
     const json_t *tool;
     json_array_foreach (tools, index, tool)
-        if (is_type(tool, "function"))
+        if (field_is(tool, "type", "function"))
             return true;
     return false;
 }
@@ -102,12 +97,12 @@ static bool has_function(const json_t *tools)
 // The response repeats the tools that the model is offered.
 static bool read_list(struct job *job, json_t *chat)
 {
-    const json_t *tools = json_object_get(job->json, "tools"), *tool;
+    const json_t *tools = field_of(job->json, "tools"), *tool;
     json_t *list = json_array(), *offered;
     const bool may_leave_out = has_function(tools);
     size_t index;
     json_object_set_new(chat, "tools", list);
-    if (is_null(tools))
+    if (!tools)
         return true;
     if (!json_is_array(tools))
         return api_fail(&job->error, 400, "tools", "\"tools\" is a list");
@@ -129,68 +124,61 @@ static bool read_list(struct job *job, json_t *chat)
 
 // ---- tool_choice --------------------------------------------------------------------------------------------------
 
-static bool is_named(const json_t *tool, const char *name)
+static json_t *find_tool(const json_t *tools, const char *name)
 {
-    const char *own = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-    return own && !strcmp(own, name);
+    size_t index;
+    json_t *tool;
+    json_array_foreach (tools, index, tool)
+        if (field_is(json_object_get(tool, "function"), "name", name))
+            return tool;
+    return NULL;
 }
 
 // {"type": "allowed_tools", "mode", "tools": [{"type": "function", "name"}]}: the others are taken away.
 static bool allow_tools(struct job *job, const json_t *choice, json_t *chat)
 {
+    static const char *const modes[] = { "auto", "required", NULL };
     const json_t *allowed = json_object_get(choice, "tools"), *entry;
-    json_t *all = json_object_get(chat, "tools"), *left = json_array(), *tool;
-    const char *mode = json_string_value(json_object_get(choice, "mode"));
-    bool ok = json_is_array(allowed) && json_array_size(allowed) <= TOOLS_MAX && mode
-        && (!strcmp(mode, "auto") || !strcmp(mode, "required"));
-    size_t index, at;
-    if (!ok)
-        api_fail(&job->error, 400, "tool_choice",
-                 "allowed_tools in \"tool_choice\" has a \"mode\", auto or required, and a list \"tools\"");
-    json_array_foreach (allowed, index, entry) {
+    json_t *left = json_array();
+    int mode = field_word(choice, "mode", modes);
+    bool ok = (json_is_array(allowed) && json_array_size(allowed) <= TOOLS_MAX && mode >= 0)
+        || api_fail(&job->error, 400, "tool_choice",
+                    "allowed_tools in \"tool_choice\" has a \"mode\", auto or required, and a list \"tools\"");
+    size_t index;
+    for (index = 0; ok && (entry = json_array_get(allowed, index)); index++) {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        bool found = false;
-        if (ok && !is_type(entry, "function"))
-            ok = fail_type(job, "tool_choice",
-                           json_is_string(json_object_get(entry, "type"))
-                               ? json_string_value(json_object_get(entry, "type"))
-                               : "");
-        json_array_foreach (all, at, tool) {
-            if (!ok || found || !name || !is_named(tool, name))
-                continue;
-            json_array_append(left, tool);
-            found = true;
-        }
-        if (ok && !found)
-            ok = api_fail(&job->error, 400, "tool_choice", "\"tool_choice\" allows a tool that is not in \"tools\"");
+        const char *type = json_string_value(json_object_get(entry, "type"));
+        json_t *tool = name ? find_tool(json_object_get(chat, "tools"), name) : NULL;
+        ok = (type && !strcmp(type, "function")) || fail_type(job, "tool_choice", type ? type : "");
+        ok = ok
+            && (tool
+                || api_fail(&job->error, 400, "tool_choice", "\"tool_choice\" allows a tool that is not in \"tools\""));
+        json_array_append(left, tool);
     }
     json_object_set_new(chat, "tools", left);
     if (ok)
-        json_object_set_new(chat, "tool_choice", json_string(mode));
+        json_object_set_new(chat, "tool_choice", json_string(modes[mode]));
     return ok;
 }
 
 static bool read_choice(struct job *job, json_t *chat)
 {
-    json_t *choice = json_object_get(job->json, "tool_choice");
-    if (is_null(choice))
+    json_t *choice = field_of(job->json, "tool_choice");
+    if (!choice)
         return true;
     const json_t *type = json_object_get(choice, "type");
     if (!json_is_object(choice) || !json_is_string(type))
         return json_object_set(chat, "tool_choice", choice) == 0; // a word, or refused there
-    if (is_type(choice, "allowed_tools"))
+    if (field_is(choice, "type", "allowed_tools"))
         return allow_tools(job, choice, chat);
-    if (!is_type(choice, "function"))
+    if (!field_is(choice, "type", "function"))
         return fail_type(job, "tool_choice", json_string_value(type));
-    static const char *const words[] = { "type", "name", NULL };
     const json_t *name = json_object_get(choice, "name");
-    if (!fields_check_keys(choice, "tool_choice", words, &job->error))
+    if (!fields_check_keys(choice, "tool_choice", WORDS("type", "name"), &job->error))
         return false;
     if (!json_is_string(name))
         return api_fail(&job->error, 400, "tool_choice", "a function in \"tool_choice\" has a \"name\"");
-    return json_object_set_new(chat, "tool_choice",
-                               json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name))
-        == 0;
+    return json_object_set_new(chat, "tool_choice", translate_named_tool(name)) == 0;
 }
 
 bool responses_read_tools(struct job *job, json_t *chat) { return read_list(job, chat) && read_choice(job, chat); }
@@ -200,18 +188,14 @@ bool responses_read_tools(struct job *job, json_t *chat) { return read_list(job,
 static bool read_schema_format(struct job *job, const json_t *format, json_t *chat)
 {
     static const char *const words[] = { "type", "name", "description", "schema", "strict", NULL };
-    json_t *own = json_object();
-    if (!fields_check_keys(format, "text", words, &job->error)) {
-        json_decref(own);
+    if (!fields_check_keys(format, "text", words, &job->error))
         return false;
-    }
-    for (size_t i = 1; words[i]; i++)
-        if (!is_null(json_object_get(format, words[i])))
-            json_object_set(own, words[i], json_object_get(format, words[i]));
-    if (!json_object_get(own, "schema")) {
-        json_decref(own);
+    if (!field_of(format, "schema"))
         return api_fail(&job->error, 400, "text", "json_schema in \"text\".format has no \"schema\"");
-    }
+    json_t *own = json_object();
+    for (size_t i = 1; words[i]; i++)
+        if (field_of(format, words[i]))
+            json_object_set(own, words[i], field_of(format, words[i]));
     return json_object_set_new(chat, "response_format",
                                json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", own))
         == 0;
@@ -219,32 +203,30 @@ static bool read_schema_format(struct job *job, const json_t *format, json_t *ch
 
 static bool read_format_of(struct job *job, const json_t *format, json_t *chat)
 {
-    static const char *const words[] = { "type", NULL };
-    if (is_null(format))
+    if (!format)
         return true;
-    if (is_type(format, "json_schema"))
+    if (field_is(format, "type", "json_schema"))
         return read_schema_format(job, format, chat);
-    if (!is_type(format, "text") && !is_type(format, "json_object"))
+    if (!field_is(format, "type", "text") && !field_is(format, "type", "json_object"))
         return api_fail(&job->error, 400, "text",
                         "\"text\".format is an object whose type is text, json_object or json_schema");
-    return fields_check_keys(format, "text", words, &job->error)
+    return fields_check_keys(format, "text", WORDS("type"), &job->error)
         && json_object_set(chat, "response_format", (json_t *)format) == 0;
 }
 
 bool responses_read_text(struct job *job, json_t *chat)
 {
-    static const char *const words[] = { "format", "verbosity", NULL };
-    const json_t *text = json_object_get(job->json, "text"), *verbosity = json_object_get(text, "verbosity");
-    if (is_null(text))
+    const json_t *text = field_of(job->json, "text");
+    if (!text)
         return true;
     if (!json_is_object(text))
         return api_fail(&job->error, 400, "text", "\"text\" is an object with a \"format\"");
-    if (!is_null(verbosity) && (!json_is_string(verbosity) || strcmp(json_string_value(verbosity), "medium")))
+    if (field_of(text, "verbosity") && !field_is(text, "verbosity", "medium"))
         return api_fail_code(&job->error, 400, "text", "unsupported_value",
                              "\"text\".verbosity is not supported with this value; say in the instructions how long "
                              "answers are to be");
-    return fields_check_keys(text, "text", words, &job->error)
-        && read_format_of(job, json_object_get(text, "format"), chat);
+    return fields_check_keys(text, "text", WORDS("format", "verbosity"), &job->error)
+        && read_format_of(job, field_of(text, "format"), chat);
 }
 
 // ---- reasoning ----------------------------------------------------------------------------------------------------
@@ -271,20 +253,20 @@ static bool check_reasoning_word(struct job *job, const char *key, const json_t 
                 return true;
     }
     return api_fail_code(&job->error, 400, "reasoning", "unsupported_value",
-                         "\"%.60s\" in \"reasoning\" is not supported%s; %s", key,
-                         word || is_null(value) ? " with this value" : "", instead);
+                         "\"%.60s\" in \"reasoning\" is not supported%s; %s", key, word ? " with this value" : "",
+                         instead);
 }
 
 bool responses_read_reasoning(struct job *job, json_t *chat)
 {
-    json_t *reasoning = json_object_get(job->json, "reasoning"), *value;
+    json_t *reasoning = field_of(job->json, "reasoning"), *value;
     const char *key;
-    if (is_null(reasoning))
+    if (!reasoning)
         return true;
     if (!json_is_object(reasoning))
         return api_fail(&job->error, 400, "reasoning", "\"reasoning\" is an object with an \"effort\"");
     json_object_foreach (reasoning, key, value) {
-        if (is_null(value))
+        if (json_is_null(value))
             continue;
         if (strcmp(key, "effort")) {
             if (!check_reasoning_word(job, key, value))

@@ -3,12 +3,11 @@
 // read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "server/cors.h"
 #include "server/grammar_cache.h"
-#include "server/llama_server.h"
-#include "server/ollama.h"
-#include "server/query.h"
+#include "server/describe.h"
+#include "server/http_parse.h"
 #include "server/serve.h"
 
 extern const char page_html[]; // web/index.html, put into the program by the build
@@ -24,7 +23,9 @@ struct route {
     const char *suffix;   // and ends with this; NULL: as it likes
     enum api_style style; // of errors
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
-    enum job_kind kind; // of handle_job
+    enum job_kind kind;                                             // of handle_job
+    json_t *(*describe)(const struct api *api);                     // of handle_description
+    bool (*is_well)(struct server *server, char *why, size_t size); // of handle_health
 };
 
 static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange);
@@ -129,29 +130,18 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
-static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
-                         bool (*is_well)(struct server *server, char *why, size_t size))
+// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
+static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     char why[256] = "";
     watch_observe(server);
-    int status = is_well(server, why, sizeof why) ? 200 : 503;
+    int status = route->is_well(server, why, sizeof why) ? 200 : 503;
     route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
-static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
+static void handle_description(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
-    reply_health(server, route, exchange, watch_ready);
-}
-
-static void handle_live(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_health(server, route, exchange, watch_live);
-}
-
-static void handle_version(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_json(server, route, exchange, json_pack("{s:s}", "version", nibble_version()));
+    reply_json(server, route, exchange, route->describe(&server->served.api));
 }
 
 static void handle_metrics(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -172,45 +162,9 @@ static void handle_metrics(struct server *server, const struct route *route, str
     strbuf_free(&text);
 }
 
-static json_t *model_card(const struct api *api, const char *name)
-{
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:n, s:i}", "id", name, "object", "model", "created",
-                     (json_int_t)api->created, "owned_by", "nibble", "root", api->root, "parent", "max_model_len",
-                     api->max_model_len);
-}
-
-// The same model in Anthropic's words.
-static json_t *anthropic_card(const struct api *api, const char *name)
-{
-    struct tm when;
-    char created[32];
-    gmtime_r(&api->created, &when);
-    strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &when);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "type", "model", "id", name, "display_name", name,
-                     "created_at", created, "lifecycle", "active", "max_input_tokens", api->max_model_len, "max_tokens",
-                     api->max_model_len);
-}
-
-static json_t *anthropic_cards(const struct api *api)
-{
-    json_t *cards = json_array();
-    for (int i = 0; i < api->name_count; i++)
-        json_array_append_new(cards, anthropic_card(api, api->names[i]));
-    return json_pack("{s:o, s:s, s:s, s:b}", "data", cards, "first_id", api->names[0], "last_id",
-                     api->names[api->name_count - 1], "has_more", 0);
-}
-
 static void handle_models(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
-    const struct api *api = &server->served.api;
-    if (style_of(route, exchange) == API_ANTHROPIC) {
-        reply_json(server, route, exchange, anthropic_cards(api));
-        return;
-    }
-    json_t *cards = json_array();
-    for (int i = 0; i < api->name_count; i++)
-        json_array_append_new(cards, model_card(api, api->names[i]));
-    reply_json(server, route, exchange, json_pack("{s:s, s:o}", "object", "list", "data", cards));
+    reply_json(server, route, exchange, describe_models(&server->served.api, style_of(route, exchange)));
 }
 
 // Returns the name in a path, behind that of its route.
@@ -226,11 +180,9 @@ static void handle_model(struct server *server, const struct route *route, struc
     const struct api *api = &server->served.api;
     struct strbuf name = { 0 };
     struct api_error err;
-    query_add_unescaped(&name, target_of(route, exchange));
+    http_add_unescaped(&name, target_of(route, exchange));
     if (api_has_model(api, strbuf_bytes(&name))) {
-        bool anthropic = style_of(route, exchange) == API_ANTHROPIC;
-        reply_json(server, route, exchange,
-                   anthropic ? anthropic_card(api, strbuf_text(&name)) : model_card(api, strbuf_text(&name)));
+        reply_json(server, route, exchange, describe_model(api, strbuf_text(&name), style_of(route, exchange)));
     } else {
         api_fail_model(api, strbuf_text(&name), &err);
         refuse(server, exchange, route, &err);
@@ -244,26 +196,6 @@ static void handle_plan(struct server *server, const struct route *route, struct
     route_reply(server, exchange, route->path, 200, json_content, (struct bytes){ api->plan, api->plan_len }, 0);
 }
 
-static void handle_ollama_tags(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_json(server, route, exchange, ollama_tags(&server->served.api));
-}
-
-static void handle_ollama_ps(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_json(server, route, exchange, ollama_ps(&server->served.api));
-}
-
-static void handle_ollama_version(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_json(server, route, exchange, ollama_version());
-}
-
-static void handle_props(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    reply_json(server, route, exchange, llama_props(&server->served.api));
-}
-
 static void handle_slots(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     struct nibble_scheduler_stats stats;
@@ -274,7 +206,7 @@ static void handle_slots(struct server *server, const struct route *route, struc
         return;
     }
     mailbox_read(&server->mailbox, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
-    reply_json(server, route, exchange, llama_slots(&server->served.api, stats.running));
+    reply_json(server, route, exchange, describe_slots(&server->served.api, stats.running));
 }
 
 static void handle_tokenizer_info(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -311,7 +243,7 @@ static void keep_target(struct job *job, const struct route *route, const struct
     struct strbuf target = { 0 };
     struct bytes query = http_query(exchange);
     if (route->more)
-        query_add_unescaped(&target, target_of(route, exchange));
+        http_add_unescaped(&target, target_of(route, exchange));
     job->target = (struct bytes){ arena_text(&job->kept, strbuf_text(&target), target.len), target.len };
     job->query = (struct bytes){ arena_text(&job->kept, query.len ? query.data : "", query.len), query.len };
     strbuf_free(&target);
@@ -336,7 +268,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
     job->tenant = server->options->share_prefix_cache ? NULL : job->owner;
     job->response_store = &server->responses;
     keep_target(job, route, exchange);
-    job->arrived = worker_now();
+    job->arrived = clock_now();
     http_set_owner(exchange, job);
     job->next = server->jobs;
     if (job->next)
@@ -357,24 +289,25 @@ void route_gone(void *context, struct http_exchange *exchange)
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .any_host = true, .handle = handle_ready },
-    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_ready },
-    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_live },
-    { "GET", "/version", .open = true, .handle = handle_version },
+    { "GET", "/health", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
+    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
+    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_live },
+    { "GET", "/version", .open = true, .handle = handle_description, .describe = describe_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },
     { "GET", "/v1/models/", .more = true, .handle = handle_model },
     { "GET", "/v1/plan", .handle = handle_plan },
-    { "GET", "/v1/health", .open = true, .any_host = true, .handle = handle_ready },
-    { "GET", "/props", .handle = handle_props },
+    { "GET", "/v1/health", .open = true, .any_host = true, .handle = handle_health, .is_well = watch_ready },
+    { "GET", "/props", .handle = handle_description, .describe = describe_props },
     { "GET", "/slots", .handle = handle_slots },
     { "POST", "/apply-template", .handle = handle_job, .kind = JOB_APPLY_TEMPLATE },
     { "POST", "/completion", .handle = handle_job, .kind = JOB_LLAMA_COMPLETION },
     { "POST", "/v1/messages", .style = API_ANTHROPIC, .handle = handle_job, .kind = JOB_MESSAGES },
     { "POST", "/v1/messages/count_tokens", .style = API_ANTHROPIC, .handle = handle_job, .kind = JOB_COUNT_TOKENS },
-    { "GET", "/api/tags", .style = API_OLLAMA, .handle = handle_ollama_tags },
-    { "GET", "/api/ps", .style = API_OLLAMA, .handle = handle_ollama_ps },
-    { "GET", "/api/version", .open = true, .style = API_OLLAMA, .handle = handle_ollama_version },
+    { "GET", "/api/tags", .style = API_OLLAMA, .handle = handle_description, .describe = describe_tags },
+    { "GET", "/api/ps", .style = API_OLLAMA, .handle = handle_description, .describe = describe_running },
+    { "GET", "/api/version", .open = true, .style = API_OLLAMA, .handle = handle_description,
+      .describe = describe_ollama },
     { "POST", "/api/show", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_SHOW },
     { "POST", "/api/chat", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_CHAT },
     { "POST", "/api/generate", .style = API_OLLAMA, .handle = handle_job, .kind = JOB_OLLAMA_GENERATE },

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mapping.h"
 #include "base/memory.h"
 #include "server/serve.h"
@@ -25,7 +26,7 @@ static void log_summary(struct server *server)
     struct histogram ignored;
     mailbox_read(&server->mailbox, &now, &ignored);
     const struct nibble_scheduler_stats *then = &server->logged;
-    double at = worker_now(), seconds = at - server->logged_at;
+    double at = clock_now(), seconds = at - server->logged_at;
     uint64_t prompt = now.prompt_tokens - then->prompt_tokens, answer = now.answer_tokens - then->answer_tokens;
     uint64_t asked = now.prefix_queries - then->prefix_queries, hit = now.prefix_hits - then->prefix_hits;
     const struct log_field fields[] = {
@@ -207,7 +208,7 @@ static void watch_all(struct server *server)
     server->tick = watch(server, -1, EV_TIMEOUT, on_tick);
     if (server->options->engine.ranks)
         server->lost = watch(server, nibble_ranks_lost_fd(server->options->engine.ranks), EV_READ, on_lost);
-    server->logged_at = worker_now();
+    server->logged_at = clock_now();
 }
 
 static void open_metrics(struct server *server)

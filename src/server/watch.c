@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/watch.c: feeds the health check (health.h) with counters and facts of the running server.
+#include "base/clock.h"
 #include "server/serve.h"
 
 void watch_observe(struct server *server)
@@ -22,7 +23,7 @@ void watch_observe(struct server *server)
     samples[HEALTH_ENGINE].count = stats.steps + nibble_scheduler_progress(server->served.scheduler);
     samples[HEALTH_WRITER].busy = mailbox_is_waiting(&server->mailbox);
     samples[HEALTH_WRITER].count = atomic_load(&server->mailbox.taken_count);
-    health_observe(&server->health, worker_now(), samples);
+    health_observe(&server->health, clock_now(), samples);
 }
 
 static struct health_facts facts_of(struct server *server)
@@ -39,11 +40,11 @@ static struct health_facts facts_of(struct server *server)
 bool watch_ready(struct server *server, char *why, size_t size)
 {
     struct health_facts facts = facts_of(server);
-    return health_is_ready(&server->health, worker_now(), &facts, why, size);
+    return health_is_ready(&server->health, clock_now(), &facts, why, size);
 }
 
 bool watch_live(struct server *server, char *why, size_t size)
 {
     struct health_facts facts = facts_of(server);
-    return health_is_live(&server->health, worker_now(), &facts, why, size);
+    return health_is_live(&server->health, clock_now(), &facts, why, size);
 }

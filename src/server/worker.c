@@ -2,7 +2,6 @@
 #include "server/worker.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "server/generation.h"
 #include "server/responses.h"
@@ -11,13 +10,6 @@ enum {
     JOB_SLOTS = 16,         // choices of a job that run at once
     JOB_SLOTS_PER_STEP = 2, // that it adds in one step: what comes behind it does not wait for all of their prompts
 };
-
-double worker_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 static void cancel(struct worker *worker, struct job *job)
 {

@@ -22,7 +22,4 @@ bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, stru
                  struct error *err);
 void worker_close(struct worker *worker); // every job must be over
 
-// Seconds of the monotonic clock that output and usage are timed with.
-double worker_now(void);
-
 #endif

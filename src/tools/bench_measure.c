@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "tools/bench.h"
@@ -148,12 +149,12 @@ static bool measure_prefill(const struct bench_case *wanted, int sample, struct 
     group_open(&group, wanted, wanted->depth + wanted->prompt, 1, err);
     fill(&group, 0, wanted->depth, sequence_seed(0));
     fill(&group, wanted->depth, group.prompt_count, fresh_seed(sample));
-    double start = cli_now();
+    double start = clock_now();
     group_add(&group);
     wanted->subject->recorded = ops;
     group_run(&group, INT32_MAX);
     wanted->subject->recorded = NULL;
-    *rate = (group.prompt_count - group.cached_tokens) / (cli_now() - start);
+    *rate = (group.prompt_count - group.cached_tokens) / (clock_now() - start);
     return group_close(&group);
 }
 
@@ -168,11 +169,11 @@ static bool measure_decode(const struct bench_case *wanted, int new, struct benc
         group_add(&group);
     }
     group_run(&group, wanted->batch);
-    double start = cli_now();
+    double start = clock_now();
     wanted->subject->recorded = ops;
     int answers = group_run(&group, INT32_MAX);
     wanted->subject->recorded = NULL;
-    *rate = answers / (cli_now() - start);
+    *rate = answers / (clock_now() - start);
     return group_close(&group);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "tools/eval.h"
@@ -18,10 +19,10 @@ static bool time_decoding(struct quality_side *side, const struct quality_text *
     if (!nibble_sequence_assign(side->sequence, ids, (size_t)first, err))
         return false;
     for (int i = 0; i < timed; i++) {
-        double start = cli_now();
+        double start = clock_now();
         if (!nibble_sequence_score(side->sequence, ids + first + i, 1, side->logits, err))
             return false;
-        seconds[i] = cli_now() - start;
+        seconds[i] = clock_now() - start;
     }
     qsort(seconds, (size_t)timed, sizeof *seconds, cli_compare_reals);
     *speed = 1 / seconds[timed / 2];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "tools/calibration.h"
@@ -239,7 +240,7 @@ static bool write_folder(const struct nibble_checkpoint *checkpoint, const struc
 static bool quantize(const struct quantize_command *command, struct quantize_report *report, struct error *err)
 {
     struct output_folder folder;
-    double start = cli_now();
+    double start = clock_now();
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(command->model, NIBBLE_NEED_ALL, err);
     bool ok = checkpoint && output_folder_begin(&folder, command->out, err);
     if (ok) {
@@ -250,7 +251,7 @@ static bool quantize(const struct quantize_command *command, struct quantize_rep
             output_folder_give_up(&folder);
     }
     nibble_checkpoint_close(checkpoint);
-    report->seconds = cli_now() - start;
+    report->seconds = clock_now() - start;
     return ok && output_folder_measure(command->out, &report->bytes, &report->files, err);
 }
 

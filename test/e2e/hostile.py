@@ -23,7 +23,7 @@ CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE = "/v1/chat/completions", "/v1/completio
 RESPONSES = "/v1/responses"
 MESSAGES, OLLAMA = "/v1/messages", "/api/chat"
 BODY_BYTES = 8 << 20  # the server's default limit
-PATIENCE = 60
+PATIENCE = 300  # before it counts as a deadlock, however busy the machine is
 CATALOGUE = {}
 
 

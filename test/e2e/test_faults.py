@@ -2,12 +2,15 @@
 """Fault injection: one allocation of a run gets no memory. A run that ends with status 0 all the same must have done exactly
 what it does without the fault; any other ends with a sentence and status 1.
 
-NIBBLE_FAULT_VALUES is how many allocations of each command are tried, spread over all that it makes.
+NIBBLE_FAULT_VALUES is how many allocations of each command are tried, spread over all that it makes; 200 take three minutes:
+
+    NIBBLE_FAULT_VALUES=200 python -m pytest -s test/e2e/test_faults.py
 """
 
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -17,6 +20,7 @@ import pytest
 import small_model
 from conftest import ROOT
 from serving import Server
+from terminal import Terminal
 
 VALUES = int(os.environ.get("NIBBLE_FAULT_VALUES", 25))
 DEADLOCK = 120  # seconds
@@ -62,19 +66,20 @@ class Faults:
     def at(self, n):
         return self.attempt({**self.environment, "NIBBLE_FAIL_ALLOCATION": str(n), "NIBBLE_COUNT_ALLOCATIONS": str(self.count_path)})
 
-    def try_all(self):
+    def try_all(self, choose=spread, deaths=()):
+        """`choose` gives the allocations that fail, by the number of all; `deaths` are signals that a library may end with."""
         self.at(0)  # what is measured once is in the cache from here on
         status, expected, log = self.at(0)
         assert status == 0, log
         count = int(self.count_path.read_text())
         assert count > 100
         survived, bad = 0, []
-        for n in spread(count):
+        for n in choose(count):
             status, output, log = self.at(n)
             survived += status == 0
             if status == 0 and output != expected:
                 bad.append((n, "status 0 and another output"))
-            elif status not in (0, 1) or (status == 1 and "nibble: " not in log):
+            elif status not in (0, 1, *deaths) or (status == 1 and not re.search("nibble: |Out of memory", log)):
                 bad.append((n, status, log[-300:]))
         print(f"{count} allocations, {VALUES} faults, {survived} with status 0, {len(bad)} bad")
         assert not bad, (len(bad), bad[:5])
@@ -104,6 +109,25 @@ def digest_of(folder):
 def test_run(nibble, folder, allocator, tmp_path):
     words = [nibble, "run", folder, "Hello there", "--temperature", "0", "--max-tokens", "4", "--threads", "2"]
     Faults(allocator, tmp_path, lambda environment: run_with(environment, words)).try_all()
+
+
+def test_chat(nibble, gguf_file, allocator, tmp_path):
+    """In a terminal, whose editor comes last. libedit and terminfo take no allocator, and die where they miss theirs."""
+    words = [nibble, "run", gguf_file, "--temperature", "0", "--max-tokens", "4", "--threads", "2"]
+
+    def attempt(environment):
+        with Terminal(words, tmp_path, **{**environment, "LANG": "C.UTF-8"}) as terminal:
+            try:
+                terminal.read_until(b"> ")
+                terminal.type("Grüße\n".encode())
+                answer = terminal.read_until(b"prompt ")
+                terminal.read_until(b"> ")
+                return terminal.leave(), answer.partition("Grüße".encode())[2], ""
+            except OSError:  # it has ended
+                return terminal.process.wait(DEADLOCK), None, terminal.unread.decode(errors="replace")
+
+    last = 400
+    Faults(allocator, tmp_path, attempt).try_all(lambda count: range(count - last, count, last // VALUES), [-signal.SIGSEGV])
 
 
 def test_quantize(nibble, gguf_file, allocator, tmp_path):

@@ -4,6 +4,7 @@ simulated server takes what a real one takes, as nearly as a shared machine allo
 """
 
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -14,9 +15,10 @@ from conftest import ROOT, existing
 from serving import DEVICE
 
 sys.path.insert(0, str(ROOT / "bench"))
-import plot  # noqa: E402
+import fleet_bench  # noqa: E402
 import fleet_replay  # noqa: E402
 import fleet_steps  # noqa: E402
+import plot  # noqa: E402
 
 POLICIES = "round-robin", "queue", "prefix"
 FEW = {"prompts": (16, 64, 256), "batches": (1, 4, 16), "depths": (0, 256), "new": 8}
@@ -130,6 +132,21 @@ def test_the_fit_finds_what_steps_were_made_of():
     assert (found.output, found.context, found.pair) == pytest.approx((made.output, made.context, made.pair), rel=1e-5)
     between = fleet_steps.Step(100, 3, 40, 50, 0)
     assert found.seconds(between) == pytest.approx(made.seconds(between), rel=1e-6)
+
+
+def test_the_documentation_agrees_with_itself():
+    """doc/scale.md computes with the figures of bench/README.md's first table, and with the step times of bench/fleet."""
+    scale, bench = ((ROOT / path).read_text().replace(",", "") for path in ("doc/scale.md", "bench/README.md"))
+    before, setup, rest = re.split("(### Setup.*?)(?=### By size)", scale, flags=re.S)
+    speeds = re.findall(r"([0-9.]+) t/s", before + rest)
+    headlines = bench.split("The sections below")[0]
+    assert speeds and all(f" {speed} t/s" in headlines for speed in speeds), speeds
+    (_, alone), (_, batch), (_, prompt) = fleet_bench.H200.curve
+    for words in (f"| {1e3 * alone:.2f}", f" {1e3 * batch:.2f}", f" {1e3 * prompt:.2f} ms", f"| {1e9 * fleet_bench.H200_CONTEXT:.1f} ns",
+                  f"| {1e9 * fleet_bench.H200_PAIR:.2f} ns", f"({fleet_bench.H200_PAGES} pages)"):
+        assert words in setup, words
+    steps = re.search(r"takes (\S+) ms for one token (\S+) for 128 and (\S+) for 512", before.replace("\n", " ")).groups()
+    assert list(map(float, steps)) == pytest.approx([1e3 * alone, 1e3 * batch, 1e3 * prompt], abs=0.05)
 
 
 def test_plots_are_svg(tmp_path):

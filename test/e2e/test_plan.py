@@ -334,6 +334,9 @@ def test_no_command_that_runs_a_model_offers_an_imagined_device(nibble, small, c
     done = subprocess.run([nibble, command, small, *needed.get(command, []), "--device", "cuda:15"], capture_output=True, text=True)
     devices = {value for flag, value in offered_by(done) if flag == "--device"}
     assert "cpu" in devices and devices <= {"cpu", "cuda"}
+    for word in ("cpu:avx2", "cpu:avx", "sm_9", "none"):  # imagined ones, and near misses of them
+        done = subprocess.run([nibble, command, small, *needed.get(command, []), "--device", word], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and "there are cpu, cuda and cuda:N\n" in done.stderr and "did you mean" not in done.stderr, done.stderr
 
 
 def test_a_kv_plan_leaves_no_room_for_its_flags(plan, models, tmp_path):

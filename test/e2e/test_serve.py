@@ -2,6 +2,8 @@
 """The server as its operator knows it: how it starts and ends, what it logs, what it does when it is short of room."""
 
 import concurrent.futures
+import contextlib
+import ctypes
 import http.client
 import json
 import os
@@ -537,6 +539,44 @@ def test_memory_for_requests(nibble, smollm2):
         server.wait_idle()
         connection, response = server.send("/v1/completions", {**request, "n": 32, "stream": True})
         assert response.status == 200
+        connection.close()
+
+
+@contextlib.contextmanager
+def stopped(threads):
+    """Threads of another process stand still, as on a device that does not answer; they go on afterwards."""
+    seize, interrupt, detach = 0x4206, 0x4207, 17  # ptrace(2)
+    ptrace = ctypes.CDLL(None).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    for thread in threads:
+        assert ptrace(seize, thread, None, None) == 0 and ptrace(interrupt, thread, None, None) == 0
+    try:
+        yield
+    finally:
+        for thread in threads:
+            ptrace(detach, thread, None, None)
+
+
+@one_process
+def test_health_sees_what_is_stuck(nibble, smollm2):
+    """All threads but the loop's stand still while an answer is generated, and then while another request is to be read."""
+    def says(path, status, words=b""):
+        def answer():
+            found = server.ask(path)
+            return found.status == status and words in found.body
+        server.wait_until(answer, 60)
+
+    with Server(nibble, smollm2, *SMALL, "--stall-seconds", 1) as server:
+        connection, response = server.send("/v1/completions", {"prompt": "Once", "max_tokens": 200, "n": 64, "ignore_eos": True, "stream": True})
+        assert response.read(1)  # it runs
+        with stopped([int(name) for name in os.listdir(f"/proc/{server.process.pid}/task") if int(name) != server.process.pid]):
+            for path in ("/health", "/health/ready", "/health/live"):
+                says(path, 503, b"the engine has work")
+            small = start_and_leave(server, {"prompt": "Hi"}, path="/tokenize")
+            says("/health", 503, b"the reader of small requests has work")
+        for path in ("/health", "/health/live"):
+            says(path, 200)
+        small.close()
         connection.close()
 
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any body to any endpoint that takes JSON, read as the server's reader does: fields, template, tools, schema, tokens.
-// The first byte chooses the endpoint. A request is ready for the engine, or has an answer or an error, and nothing in
+// The first byte chooses the endpoint. The model thinks, fills in the middle and trusts templates of requests, so that
+// no field is refused for want of it. A request is ready for the engine, or has an answer or an error, and nothing in
 // between.
 #include <assert.h>
 
+#include "format/public.h"
 #include "server/read.h"
 #include "server/responses_store.h"
 
@@ -15,30 +17,41 @@ static const char template[] = "{% for message in messages %}<|{{ message.role }
                                "{% for call in message.tool_calls %}<tool_call>{{ call.function | tojson "
                                "}}</tool_call>{% endfor %}"
                                "{% endfor %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
-                               "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+                               "{% if add_generation_prompt %}<|assistant|>{% if enable_thinking is defined and "
+                               "not enable_thinking %}<think></think>{% endif %}{% endif %}";
 
 static void open_api(struct api *api)
 {
     static struct lazy_vocabulary vocabulary = { .lock = PTHREAD_MUTEX_INITIALIZER };
     static const char *const names[] = { "fuzz" };
     static int32_t ends[] = { 256 };
-    struct checkpoint checkpoint = { .path = "fuzz", .chat_template = { template, sizeof template - 1 } };
+    static const struct nibble_checkpoint published = {
+        .checkpoint = { .path = "fuzz", .chat_template = { template, sizeof template - 1 } }
+    };
+    const struct checkpoint *checkpoint = &published.checkpoint;
     struct error err;
     *api = (struct api){
         .tokenizer = byte_tokenizer_open(),
-        .chat = chat_open(&checkpoint, NULL, &err),
+        .chat = chat_open(checkpoint, NULL, &err),
+        .checkpoint = checkpoint,
+        .trust_chat_template = true,
+        .reasoning = reasoning_find(checkpoint->chat_template),
+        .max_reasoning_tokens = -1,
         .vocabulary = &vocabulary,
         .names = names,
         .name_count = 1,
         .root = "fuzz",
         .max_model_len = CONTEXT,
         .logits = VOCABULARY,
+        .has_fim = true,
+        .fim = { .prefix = 1, .suffix = 2, .middle = 3, .repository = 4, .file = 5, .ends = { 6 }, .end_count = 1 },
         .token_bytes_max = 16,
         .end_ids = ends,
         .end_count = 1,
-        .defaults = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .architecture = "llama",
+        .weight_format = "float32",
     };
-    if (!api->chat)
+    if (!api->chat || !api->reasoning || !nibble_sampling_defaults(&published, &api->defaults, &err))
         abort();
 }
 
@@ -57,14 +70,17 @@ static void open_store(struct response_store *store)
     response_record_release(record);
 }
 
-// The bytes that the first seeds do not have are the newer endpoints'.
+// Bytes from 0xf0 on, which the first seeds do not have, are the newer endpoints'.
 static enum job_kind choose_kind(uint8_t byte)
 {
-    static const enum job_kind kinds[] = {
+    static const enum job_kind first[] = {
         JOB_CHAT,         JOB_COMPLETION,  JOB_TOKENIZE,        JOB_DETOKENIZE,     JOB_MESSAGES,
         JOB_COUNT_TOKENS, JOB_OLLAMA_CHAT, JOB_OLLAMA_GENERATE, JOB_APPLY_TEMPLATE, JOB_LLAMA_COMPLETION,
     };
-    return byte < 0xf0 ? kinds[byte % (sizeof kinds / sizeof *kinds)] : byte % 2 ? JOB_RESPONSE_TOKENS : JOB_RESPONSE;
+    static const enum job_kind newer[] = {
+        JOB_RESPONSE, JOB_RESPONSE_TOKENS, JOB_INFILL, JOB_INPUT_TOKENS, JOB_OLLAMA_SHOW,
+    };
+    return byte < 0xf0 ? first[byte % (sizeof first / sizeof *first)] : newer[byte % (sizeof newer / sizeof *newer)];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,9 +7,7 @@
 
 #include "base/memory.h"
 #include "server/answer.h"
-#include "server/llama_server.h"
-#include "server/messages.h"
-#include "server/ollama.h"
+#include "server/translate.h"
 
 #include <cmocka.h>
 
@@ -460,6 +458,9 @@ static json_t *whole_of(enum job_kind kind, const struct piece *pieces, size_t c
     "'usage': {'input_tokens': 3, 'cache_creation_input_tokens': 0, 'cache_read_input_tokens': 4, 'output_tokens': 9}"
 #define MESSAGE "'id': 'id', 'type': 'message', 'role': 'assistant', 'model': 'a \\'model\\'', " USED ", "
 
+#define LINES_10 "\n\n\n\n\n\n\n\n\n\n"
+#define LINES_80 LINES_10 LINES_10 LINES_10 LINES_10 LINES_10 LINES_10 LINES_10 LINES_10
+
 static void test_message(void **state)
 {
     static const struct {
@@ -492,6 +493,13 @@ static void test_message(void **state)
           NIBBLE_FINISH_STOP,
           -1,
           "{" MESSAGE "'content': [{'type': 'tool_use', 'id': 'call_0', 'name': 'f', 'input': {'incomplete': ''}}],"
+          " 'stop_reason': 'tool_use', 'stop_sequence': null}" },
+        { { { PART_CALL, "f", "{}" }, { PART_CONTENT, NULL, LINES_80 }, { PART_CALL, "f", "{}" } }, // however many
+          3,
+          NIBBLE_FINISH_STOP,
+          -1,
+          "{" MESSAGE "'content': [{'type': 'tool_use', 'id': 'call_0', 'name': 'f', 'input': {}},"
+          " {'type': 'tool_use', 'id': 'call_1', 'name': 'f', 'input': {}}],"
           " 'stop_reason': 'tool_use', 'stop_sequence': null}" },
     };
     (void)state;

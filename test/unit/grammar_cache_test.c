@@ -24,7 +24,9 @@ static struct grammar *of_schema(const char *text, bool compact)
 {
     struct error err = { "" };
     json_t *schema = read_quoted(text);
-    struct grammar *grammar = grammar_cache_schema(&api, schema, compact, &err);
+    struct grammar *grammar = grammar_cache_get(
+        &api, &(struct grammar_source){ .kind = compact ? GRAMMAR_COMPACT_SCHEMA : GRAMMAR_SCHEMA, .json = schema },
+        &err);
     json_decref(schema);
     return grammar;
 }
@@ -33,7 +35,11 @@ static struct grammar *of_tools(const char *text, struct tools_choice choice)
 {
     struct error err = { "" };
     json_t *tools = read_quoted(text);
-    struct grammar *grammar = grammar_cache_tools(&api, tools_form_default(), tools, &choice, &err);
+    struct grammar *grammar = grammar_cache_get(
+        &api,
+        &(struct grammar_source){
+            .kind = GRAMMAR_TOOLS, .json = tools, .form = tools_form_default(), .choice = &choice },
+        &err);
     json_decref(tools);
     assert_non_null(grammar);
     return grammar;
@@ -59,8 +65,10 @@ static void compiles_equal_ones_once(void **state)
     grammar_free(of_schema("{'properties':{'a':{'type':'integer'},'b':true}}", true));
     check_compiled(3);
     for (int i = 0; i < 2; i++) {
-        grammar_free(grammar_cache_pattern(&api, bytes_of("\"a\""), &err));
-        grammar_free(grammar_cache_text(&api, bytes_of("root ::= \"a\""), &err));
+        grammar_free(grammar_cache_get(
+            &api, &(struct grammar_source){ .kind = GRAMMAR_PATTERN, .text = bytes_of("\"a\"") }, &err));
+        grammar_free(grammar_cache_get(
+            &api, &(struct grammar_source){ .kind = GRAMMAR_TEXT, .text = bytes_of("root ::= \"a\"") }, &err));
         check_compiled(5);
     }
     grammar_cache_close(api.grammars);

@@ -265,7 +265,7 @@ static void test_whole(void **state)
     struct job *job = new_job(false, -1);
     add_all_kinds(job);
     finish(job, NIBBLE_FINISH_STOP);
-    struct strbuf text = write_all(job, responses_whole);
+    struct strbuf text = write_all(job, answer_whole);
     json_t *response = parse(strbuf_bytes(&text)), *types = types_of(response);
     assert_json(types, all_kinds);
     json_t *output = json_object_get(response, "output");
@@ -355,7 +355,7 @@ static void test_slices(void **state)
             strbuf_add_byte(echo, 'x');
         strbuf_add_byte(echo, '"');
         finish(job, NIBBLE_FINISH_STOP);
-        struct strbuf text = write_all(job, stream ? responses_stream : responses_whole);
+        struct strbuf text = write_all(job, stream ? responses_stream : answer_whole);
         json_t *value = stream ? events_of(strbuf_bytes(&text)) : parse(strbuf_bytes(&text));
         outputs[stream] = json_incref(json_object_get(stream ? check_events(value) : value, "output"));
         json_t *message = json_array_get(outputs[stream], 1), *item;
@@ -516,7 +516,7 @@ static void test_stored(void **state)
         if (answered) {
             add_part(job, PART_CONTENT, "Hi");
             finish(job, NIBBLE_FINISH_STOP);
-            text = write_all(job, responses_whole);
+            text = write_all(job, answer_whole);
         }
         job_free(job);
         assert_int_equal(has(&store, id, NULL), answered);

@@ -66,13 +66,25 @@ static void test_text(void **state)
     }
 }
 
+// A logprob as JSON can have it, not below -9999.
+static json_t *logprob_value(float logprob) { return json_real(logprob > -9999 ? (double)logprob : -9999); }
+
+static void test_patterns(void **state)
+{
+    struct strbuf got = { 0 };
+    (void)state;
+    json_write(&got, "{%s:%q,\"b\":%b,\"n\":[%d,%z,%l]}", "\"a\"", "x\"", bytes_of("\n"), -1, (size_t)2, 1LL << 40);
+    assert_string_equal(got.data, "{\"a\":\"x\\\"\",\"b\":\"\\n\",\"n\":[-1,2,1099511627776]}");
+    strbuf_free(&got);
+}
+
 static void test_logprobs(void **state)
 {
     static const float values[] = { 0,        -0.0f, -1,     -2.5f,     -0.1f,       -1e-7f,        -1.17549435e-38f,
                                     -9998.5f, -9999, -10000, -INFINITY, -123456.75f, -0.693147182f, 1e-20f };
     (void)state;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        struct strbuf got = { 0 }, want = dump(api_logprob(values[i]));
+        struct strbuf got = { 0 }, want = dump(logprob_value(values[i]));
         json_write_logprob(&got, values[i]);
         assert_same(&got, &want);
     }
@@ -158,7 +170,7 @@ static json_t *logprob_json(int32_t id, float logprob)
 {
     char byte = (char)id;
     return json_pack("{s:o, s:o, s:[i]}", "token", api_text((struct bytes){ &byte, 1 }), "logprob",
-                     api_logprob(logprob), "bytes", (int)id);
+                     logprob_value(logprob), "bytes", (int)id);
 }
 
 static json_t *chat_logprobs(const struct output *output)
@@ -181,7 +193,7 @@ static void set_logprob(json_t *table, int32_t id, float logprob)
 {
     char byte = (char)id;
     json_t *key = api_text((struct bytes){ &byte, 1 });
-    json_object_setn_new_nocheck(table, json_string_value(key), json_string_length(key), api_logprob(logprob));
+    json_object_setn_new_nocheck(table, json_string_value(key), json_string_length(key), logprob_value(logprob));
     json_decref(key);
 }
 
@@ -193,7 +205,7 @@ static json_t *completion_logprobs(const struct output *output)
         const struct nibble_candidate *tops_of = output->tops + output->tokens[i].top_first;
         json_t *table = json_object();
         json_array_append_new(tokens, api_text((struct bytes){ &byte, 1 }));
-        json_array_append_new(logprobs, api_logprob(output->tokens[i].logprob));
+        json_array_append_new(logprobs, logprob_value(output->tokens[i].logprob));
         json_array_append_new(offsets, json_integer(i));
         for (int j = 0; j < output->tokens[i].top_count; j++)
             set_logprob(table, tops_of[j].id, tops_of[j].logprob);
@@ -497,13 +509,10 @@ static void test_lanes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_whole_answers),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_backpressure),
-        cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_cancelled_reading),
+        cmocka_unit_test(test_text),     cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(test_stream),   cmocka_unit_test(test_backpressure),
+        cmocka_unit_test(test_gone),     cmocka_unit_test(test_cancelled_reading),
         cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, open_api, close_api);

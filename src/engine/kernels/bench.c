@@ -4,6 +4,7 @@
 // fraction of that ceiling that it reaches.
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "engine/kernels/ceiling.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/cuda.h"
@@ -73,9 +74,9 @@ static double time_call(struct thread_pool *pool, struct kernel_call call)
     int count = 0;
     thread_pool_run(pool, &work);
     while (count < REPEATS_MIN || (count < REPEATS_MAX && total < seconds_enough)) {
-        double start = ceiling_now();
+        double start = clock_now();
         thread_pool_run(pool, &work);
-        samples[count] = ceiling_now() - start;
+        samples[count] = clock_now() - start;
         total += samples[count++];
     }
     qsort(samples, (size_t)count, sizeof *samples, compare);

@@ -3,19 +3,12 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
 
 enum { REPEATS = 9, CHAINS = 12, ROUNDS = 4000000, READ_UNIT_BYTES = 256, PASSES_BYTES = 64 << 20 };
-
-double ceiling_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 // ---- arithmetic ----
 
@@ -174,9 +167,9 @@ static double best_time(struct thread_pool *pool, struct thread_pool_work work)
 {
     double best = INFINITY;
     for (int i = 0; i < REPEATS; i++) {
-        double start = ceiling_now();
+        double start = clock_now();
         thread_pool_run(pool, &work);
-        best = fmin(best, ceiling_now() - start);
+        best = fmin(best, clock_now() - start);
     }
     return best;
 }

@@ -17,6 +17,4 @@ bool ceiling_measure(struct nibble_ceiling *ceiling, struct thread_pool *pool, c
 // The same of a GPU: memory by copying, arithmetic by products of bfloat16. Takes 1 GB of it for the time being.
 bool ceiling_measure_cuda(struct nibble_ceiling *ceiling, struct cuda *cuda, struct error *err);
 
-double ceiling_now(void); // seconds, from some moment on
-
 #endif

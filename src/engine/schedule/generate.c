@@ -6,17 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "engine/batch.h"
 #include "engine/schedule/rows.h"
 
 static double system_clock(void *context)
 {
-    struct timespec now;
     (void)context;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return clock_now();
 }
 
 static double now(const struct generator *generator) { return generator->clock(generator->clock_context); }

@@ -15,16 +15,26 @@ struct ecma {
     pcre2_match_context *context;
 };
 
-struct ecma *ecma_new(struct bytes pattern, struct error *err)
+static bool is_beyond(int code)
+{
+    return code == PCRE2_ERROR_QUANTIFIER_TOO_BIG || code == PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH
+        || code == PCRE2_ERROR_LOOKBEHIND_TOO_COMPLICATED || code == PCRE2_ERROR_LOOKBEHIND_TOO_LONG;
+}
+
+struct ecma *ecma_new(struct bytes pattern, bool *beyond, struct error *err)
 {
     // As ECMA 262 has it with the flag u: $ is the very end, \uXXXX a character, [] nothing and [^] anything.
     const uint32_t options = PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_ALLOW_EMPTY_CLASS
         | PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C;
     char message[PCRE_MESSAGE_BYTES];
     int code;
+    if (beyond)
+        *beyond = false;
     if (pattern.len > PATTERN_BYTES_MAX)
         return fail(err, "it is not a regex of at most %d bytes", PATTERN_BYTES_MAX), NULL;
     pcre2_code *compiled = pcre_compile(pattern.data ? pattern : bytes_of(""), options, &code, message);
+    if (!compiled && beyond)
+        *beyond = is_beyond(code);
     if (!compiled)
         return fail(err, "it is not a regex: %s", message), NULL;
     struct ecma *ecma = memory_new(1, sizeof *ecma);

@@ -11,7 +11,9 @@ enum { ECMA_STEPS_MAX = 20000, ECMA_HEAP_KIB_MAX = 4096 };
 
 struct ecma;
 
-struct ecma *ecma_new(struct bytes pattern, struct error *err); // NULL with a sentence: it is no regex
+// NULL with a sentence: it is no regex, or one that PCRE2 does not have (`beyond`, which may be NULL): a repetition of
+// 65536 times and more, a look-behind of no bounded length.
+struct ecma *ecma_new(struct bytes pattern, bool *beyond, struct error *err);
 void ecma_free(struct ecma *ecma);
 
 enum ecma_match { ECMA_FOUND, ECMA_ABSENT, ECMA_GAVE_UP };

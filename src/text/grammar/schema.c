@@ -39,14 +39,24 @@ static bool check_keywords(struct schema *schema, const json_t *json)
     return true;
 }
 
-void schema_defer(struct schema *schema, const char *keyword)
+static void add_note(struct schema *schema, const char *keyword, struct strbuf *notes)
 {
     struct strbuf note = { 0 };
-    struct strbuf *notes = validate_supports(keyword) ? &schema->grammar->unenforced : &schema->grammar->unsupported;
     strbuf_add_format(&note, "'%s' at %s", keyword, schema->path.data);
     if (!notes->len || (notes->len < SCHEMA_NOTES_BYTES_MAX && !strstr(notes->data, note.data)))
         strbuf_add_format(notes, "%s%.200s", notes->len ? ", " : "", note.data);
     strbuf_free(&note);
+}
+
+void schema_defer(struct schema *schema, const char *keyword)
+{
+    struct grammar *grammar = schema->grammar;
+    add_note(schema, keyword, validate_supports(keyword) ? &grammar->unenforced : &grammar->unsupported);
+}
+
+void schema_ignore(struct schema *schema, const char *keyword)
+{
+    add_note(schema, keyword, &schema->grammar->unsupported);
 }
 
 bool schema_fail_unmet(struct schema *schema, const char *format, ...)
@@ -230,6 +240,11 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
     int64_t known;
     if (!ref)
         return fail(schema->err, "'$ref' is not a string"), RULES_NONE;
+    if (schema_is_elsewhere(ref)) {
+        const json_t *rest = schema_without(schema, json, "$ref");
+        schema_ignore(schema, "$ref");
+        return rest ? schema_value(schema, rest) : RULES_NONE;
+    }
     const json_t *target = schema_resolve(schema->root, ref, schema->err);
     if (!target)
         return RULES_NONE;

@@ -73,6 +73,8 @@ void schema_leave(struct schema *schema, size_t mark);
 
 // Leaves a keyword to the validator; the grammar accepts more than the schema here.
 void schema_defer(struct schema *schema, const char *keyword);
+// Leaves out a keyword with a value that the validator cannot check either: unsupported.
+void schema_ignore(struct schema *schema, const char *keyword);
 // Fails with "it cannot be met: ..." and says so in schema->unmet; returns false.
 bool schema_fail_unmet(struct schema *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -115,6 +117,7 @@ uint32_t schema_alternatives(struct schema *schema, const json_t *json, const ch
 // ---- schemas as JSON ----
 
 const json_t *schema_resolve(const json_t *root, const char *ref, struct error *err); // borrowed; NULL with a sentence
+bool schema_is_elsewhere(const char *ref); // in another document, or by an anchor: schema_resolve does not follow it
 const json_t *schema_follow(struct schema *schema, const json_t *json); // through $ref, as far as that leads
 // Keeps a schema that was made until all is done; NULL with a sentence when there are too many.
 const json_t *schema_keep(struct schema *schema, json_t *made);

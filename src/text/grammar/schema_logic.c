@@ -189,7 +189,8 @@ static void negate_ref(struct negation *negation, const char *keyword, json_t *v
     const json_t *target = json_is_string(value)
         ? schema_resolve(negation->schema->root, json_string_value(value), &ignored)
         : NULL;
-    (void)keyword;
+    if (json_is_string(value) && schema_is_elsewhere(json_string_value(value)))
+        schema_ignore(negation->schema, keyword);
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
 

@@ -24,11 +24,13 @@ static const char *read_step(const char *at, struct strbuf *out)
     return at;
 }
 
+bool schema_is_elsewhere(const char *ref) { return ref[0] != '#' || (ref[1] && ref[1] != '/'); }
+
 const json_t *schema_resolve(const json_t *root, const char *ref, struct error *err)
 {
     const json_t *target = root;
     const char *at = ref + 1;
-    if (ref[0] != '#' || (*at && *at != '/'))
+    if (schema_is_elsewhere(ref))
         return fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref),
                NULL;
     while (*at == '/' && target) {
@@ -294,6 +296,10 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     if (!json_is_object(a) || !json_is_object(b))
         return fail(schema->err, "a schema is an object, true or false"), NULL;
     const json_t *ref = json_object_get(b, "$ref");
+    if (json_is_string(ref) && schema_is_elsewhere(json_string_value(ref))) {
+        schema_ignore(schema, "$ref");
+        return schema_merge(schema, a, schema_without(schema, b, "$ref"));
+    }
     if (json_is_string(ref)) { // b may be anything; what it stands for is joined first
         const json_t *target = schema_resolve(schema->root, json_string_value(ref), schema->err);
         if (!target || !(b = schema_without(schema, b, "$ref")) || !(a = schema_merge(schema, a, b)))

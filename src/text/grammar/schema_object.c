@@ -37,7 +37,7 @@ static struct property *find_property(struct object *object, const char *name)
 static bool is_match(const char *pattern, const char *name)
 {
     struct error ignored;
-    struct ecma *regex = ecma_new(bytes_of(pattern), &ignored);
+    struct ecma *regex = ecma_new(bytes_of(pattern), NULL, &ignored);
     bool found = regex && ecma_search(regex, bytes_of(name)) == ECMA_FOUND;
     ecma_free(regex);
     return found;
@@ -246,7 +246,7 @@ static bool check_patterns(struct object *object, const json_t *patterns)
     if (json_object_size(patterns) >= RULES_CHOICES_MAX)
         return fail(object->schema->err, "more than %d patternProperties", RULES_CHOICES_MAX - 1);
     json_object_foreach ((json_t *)patterns, pattern, part) {
-        struct ecma *regex = ecma_new(bytes_of(pattern), object->schema->err);
+        struct ecma *regex = ecma_new(bytes_of(pattern), NULL, object->schema->err);
         if (!regex)
             return fail_within(object->schema->err, "patternProperties: \"%.100s\"", pattern);
         ecma_free(regex);

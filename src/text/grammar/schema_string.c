@@ -26,20 +26,21 @@ static bool read_rule(struct schema *schema, const json_t *json, struct string_r
 
 // ---- dfas ----
 
-// A pattern that masks cannot enforce is left to the validator, if PCRE2 compiles it.
+// A pattern that masks cannot enforce is left to the validator, if PCRE2 compiles it. One that is beyond PCRE2 is left
+// out.
 static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *dfa, bool *enforced)
 {
-    bool loose = false;
+    bool loose = false, beyond;
     struct error why;
     struct bytes text = bytes_of(pattern);
     *enforced = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, dfa, &loose, &why);
     if (*enforced && !loose)
         return true;
-    struct ecma *regex = ecma_new(text, schema->err);
-    if (!regex)
+    struct ecma *regex = ecma_new(text, &beyond, schema->err);
+    if (!regex && !beyond)
         return fail_within(schema->err, "'pattern'");
+    (regex ? schema_defer : schema_ignore)(schema, "pattern");
     ecma_free(regex);
-    schema_defer(schema, "pattern");
     return true;
 }
 

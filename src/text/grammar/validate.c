@@ -167,7 +167,7 @@ static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
         return v->regexes[place];
     if (v->regex_count == VALIDATE_REGEXES_MAX)
         return give_up(v, "it has too many different patterns"), NULL;
-    struct ecma *regex = ecma_new(pattern, &why);
+    struct ecma *regex = ecma_new(pattern, NULL, &why);
     if (!regex)
         return give_up(v, why.text), NULL;
     map_put(&v->known, pattern, v->regex_count);
@@ -269,7 +269,7 @@ static bool check_format(struct validator *v, const struct check *check)
     if (pattern)
         return matches(v, bytes_of(pattern), json_bytes(check->instance))
             || violated(v, check, "it is no %s", format->name);
-    struct ecma *regex = ecma_new(json_bytes(check->instance), &why); // the format regex
+    struct ecma *regex = ecma_new(json_bytes(check->instance), NULL, &why); // the format regex
     bool ok = regex || violated(v, check, "%.200s", why.text);
     ecma_free(regex);
     return ok;
@@ -490,6 +490,8 @@ static bool check_if(struct validator *v, const struct check *check)
 static bool check_ref(struct validator *v, const struct check *check)
 {
     struct error why;
+    if (schema_is_elsewhere(json_string_value(check->value)))
+        return true; // the grammar has it in its list of what is not supported
     const json_t *target = schema_resolve(v->root, json_string_value(check->value), &why);
     return target ? holds_at(v, check->keyword, NULL, target, NULL, check->instance) : give_up(v, why.text);
 }
