@@ -63,7 +63,7 @@ def test_windows_have_first_pages_of_their_own(nibble, gemma3):
 
 
 def test_the_plan_is_reported(nibble, smollm2):
-    text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "0-3:bfloat16,4-:nvfp4").stdout
+    text = " ".join(call(nibble, "plan", smollm2, "--kv-cache-dtype", "0-3:bfloat16,4-:nvfp4").stdout.split())  # lines are wrapped
     assert "scales by least square error; 1 sink page (the first of a sequence) in bfloat16 in layers 4-29" in text
     text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "nvfp4", *PLAIN).stdout
     assert "scales by largest magnitude\n" in text and "sink page" not in text
