@@ -42,7 +42,7 @@ BURSTS = ("--surge", 5, "--variation", 2, "--seconds", 240)  # some surges must 
 WARM_UP, SECONDS = 60, 90
 
 
-def say(words):
+def print_progress(words):
     print(words, file=sys.stderr, flush=True)
 
 
@@ -70,12 +70,12 @@ def prove(setup):
     sessions = fleet_replay.sessions_of(setup.sim, wanted)
 
     def measure(sizes):
-        say("measuring steps")
+        print_progress("measuring steps")
         return fleet_steps.bench(setup.nibble, setup.model, setup.threads, 1, sizes)
 
     rounds, reals = [measure(fleet_steps.FITTED)], []
     for number in range(setup.rounds):
-        say(f"a real server under the same traffic, {number + 1} of {setup.rounds}")
+        print_progress(f"a real server under the same traffic, {number + 1} of {setup.rounds}")
         reals.append(fleet_replay.serve_and_replay(setup.nibble, setup.model, setup.threads, wanted, sessions))
         rounds.append(measure(fleet_steps.FITTED))
     steps = fleet_steps.medians(rounds)
@@ -125,7 +125,7 @@ def run_fleets(setup):
     with concurrent.futures.ThreadPoolExecutor(setup.jobs) as pool:
         for done, ((case, _), (result,)) in enumerate(zip(works, pool.map(lambda work: fleet_replay.simulate(setup.sim, *work[1]),
                                                                            works)), 1):
-            say(f"{done} of {len(works)}: {' '.join(map(str, case))}")
+            print_progress(f"{done} of {len(works)}: {' '.join(map(str, case))}")
             results.setdefault(" ".join(map(str, case)), []).append(result)
     return results
 

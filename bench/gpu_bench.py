@@ -84,7 +84,7 @@ def run_json(command):
     return json.loads(done.stdout)
 
 
-def tell(key, figure):
+def print_figure(key, figure):
     print(f"  {key}: {figure:.5g}", file=sys.stderr, flush=True)
 
 
@@ -156,7 +156,7 @@ def try_bench(figures, model, names, *flags):
         return
     for case, name in names.items():
         figures[name] = rates[case]
-        tell(name, rates[case])
+        print_figure(name, rates[case])
 
 
 def measure_bars(setup):

@@ -515,7 +515,7 @@ struct nibble_quantized {
     int64_t rows, cols;
     const char *format; // "nvfp4", or what it was left in
     const char *kept;   // why it was not quantised, or NULL
-    bool compensated;   // its weights make up for each other's errors; else each is the nearest that there is
+    bool gptq;          // its weights make up for each other's errors; else each is the nearest that there is
     double error;       // root mean square of what was lost, over that of the values
 };
 

@@ -214,9 +214,9 @@ static void arrive(struct fleet *fleet, int index)
     struct visit *visit = memory_new(1, sizeof *visit);
     *visit = (struct visit){ .session = index, .turn = progress->turn, .counts = counts_now(fleet) };
     server->requests += visit->counts;
-    struct scheduler_params request_params = { .prompt = fleet->prompt,
-                                               .prompt_count = count,
-                                               .max_tokens = turn->answer };
+    struct nibble_request request_params = { .prompt = fleet->prompt,
+                                             .prompt_count = (size_t)count,
+                                             .max_tokens = turn->answer };
     scheduler_add(&server->scheduler, &visit->request, &request_params, fleet->now);
     if (!server->computing)
         start_step(fleet, server);

@@ -18,8 +18,18 @@ struct sim_command {
 };
 
 static const struct sim_command defaults = {
-    .traffic = { .seed = 1, .systems = 64, .context = 8192, .rate = 1, .variation = 1, .surge = 1, .turns = 3.5, .think = 10, .skew = 1, .system = { 300, 0.6 },
-                 .user = { 80, 1 }, .answer = { 129, 0.8 } },
+    .traffic = { .seed = 1,
+                 .systems = 64,
+                 .context = 8192,
+                 .rate = 1,
+                 .variation = 1,
+                 .surge = 1,
+                 .turns = 3.5,
+                 .think = 10,
+                 .skew = 1,
+                 .system = { 300, 0.6 },
+                 .user = { 80, 1 },
+                 .answer = { 129, 0.8 } },
     .fleet = { .router = { .servers = 1, .pages = 32768 }, .scrape = 0.05, .batch_tokens = 512, .running_max = 128 },
     .steps = "1:0.01",
 };
@@ -98,16 +108,17 @@ static void print_distribution(const char *name, const struct distribution *dist
 static void print_result(const struct router_options *options, const struct fleet_result *result)
 {
     printf("{\"servers\": %d, \"policy\": \"%s\", \"counts_sent\": %s, \"seed\": %llu, \"requests\": %d, "
-           "\"seconds\": %.9g, ", options->servers, route_policies[options->policy],
-           options->counts_sent ? "true" : "false", (unsigned long long)options->seed, result->requests, result->span);
+           "\"seconds\": %.9g, ",
+           options->servers, route_policies[options->policy], options->counts_sent ? "true" : "false",
+           (unsigned long long)options->seed, result->requests, result->span);
     print_distribution("first_token_s", &result->first_token);
     print_distribution("token_s", &result->token);
     print_distribution("prompt_tokens", &result->prompt);
     printf("\"hit_rate\": %.9g, \"answer_tokens_per_s\": %.9g, \"requests_per_s\": %.9g, \"preemptions\": %llu, "
            "\"steps\": %llu, \"busiest\": %.6g}\n",
            result->cached_tokens / result->prompt_tokens, result->answer_tokens / result->span,
-           result->requests / result->span, (unsigned long long)result->preemptions,
-           (unsigned long long)result->steps, result->busiest);
+           result->requests / result->span, (unsigned long long)result->preemptions, (unsigned long long)result->steps,
+           result->busiest);
 }
 
 static const char *simulate(const struct fleet_options *options, const struct traffic *traffic)

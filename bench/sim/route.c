@@ -74,10 +74,7 @@ static void remember_blocks(struct kv_pool *known, const struct kv_prefix *prefi
     }
 }
 
-static int queue_of(const struct view *view)
-{
-    return view->waiting + view->sent;
-}
+static int queue_of(const struct view *view) { return view->waiting + view->sent; }
 
 static int by_prefix(struct router *router, const int32_t *prompt, int count)
 {
@@ -95,7 +92,7 @@ static int by_prefix(struct router *router, const int32_t *prompt, int count)
         double share = prefix.count ? (double)blocks_known(&router->known[i], &prefix) / prefix.count : 0;
         double shortness = longest > shortest ? (double)(longest - queue_of(view)) / (longest - shortest) : 1;
         router->scores[i] = ROUTE_PREFIX_WEIGHT * share + ROUTE_QUEUE_WEIGHT * shortness
-                          + ROUTE_CACHE_WEIGHT * (1 - view->cache_use);
+            + ROUTE_CACHE_WEIGHT * (1 - view->cache_use);
     }
     int server = pick_best(router);
     remember_blocks(&router->known[server], &prefix);
@@ -112,7 +109,9 @@ static int (*const picks[])(struct router *, const int32_t *, int) = { round_rob
 void router_open(struct router *router, const struct router_options *options)
 {
     size_t servers = (size_t)options->servers;
-    *router = (struct router){ .policy = options->policy, .servers = options->servers, .seed = options->seed,
+    *router = (struct router){ .policy = options->policy,
+                               .servers = options->servers,
+                               .seed = options->seed,
                                .counts_sent = options->counts_sent };
     router->views = memory_new(servers, sizeof *router->views);
     router->scores = memory_new(servers, sizeof *router->scores);

@@ -22,10 +22,7 @@ static double uniform(uint64_t *seed) // in (0, 1)
     return (random_next(seed) + 0.5) * 0x1p-32;
 }
 
-static double exponential(uint64_t *seed, double mean)
-{
-    return -mean * log(uniform(seed));
-}
+static double exponential(uint64_t *seed, double mean) { return -mean * log(uniform(seed)); }
 
 static double normal(uint64_t *seed)
 {
@@ -63,7 +60,7 @@ struct arrivals {
     const struct traffic_options *options;
     uint64_t gaps, phases; // seeds
     bool surges;
-    double left;           // seconds of this phase
+    double left; // seconds of this phase
 };
 
 // The gap to the next arrival: so many of the mean's seconds, which pass faster in a surge and slower in calm.
@@ -84,8 +81,8 @@ static double next_gap(struct arrivals *arrivals)
         if (arrivals->left > 0)
             return gap;
         arrivals->surges = !arrivals->surges;
-        arrivals->left =
-            exponential(&arrivals->phases, arrivals->surges ? TRAFFIC_SURGE_SECONDS : TRAFFIC_CALM_SECONDS);
+        arrivals->left = exponential(&arrivals->phases,
+                                     arrivals->surges ? TRAFFIC_SURGE_SECONDS : TRAFFIC_CALM_SECONDS);
     }
 }
 
@@ -142,7 +139,10 @@ static struct session *add_session(struct traffic *traffic, const struct traffic
     int count = traffic->session_count++;
     traffic->sessions = memory_grow(traffic->sessions, (size_t)count + 1, sizeof *traffic->sessions);
     traffic->sessions[count] = (struct session){
-        .begin = begin, .name = name, .system = system, .first_turn = traffic->turn_count,
+        .begin = begin,
+        .name = name,
+        .system = system,
+        .first_turn = traffic->turn_count,
         .system_tokens = draw_length(&seed, &options->system, options->context / 2),
     };
     return &traffic->sessions[count];

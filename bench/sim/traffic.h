@@ -19,28 +19,28 @@ struct lengths {
 
 struct traffic_options {
     uint64_t seed;
-    int sessions_max;          // 0: as many as begin
-    double seconds;            // none begins later; 0: sessions_max says where it ends
-    double rate;               // sessions that begin in a second
-    double variation;          // deviation over mean of the time between two; 1: Poisson, else gamma
-    double surge;              // so many times as many as in calm; the mean stays. 1: it is always calm
-    double turns;              // of a session, in the mean (geometric)
-    double think;              // seconds from an answer to the next turn, in the mean (exponential)
-    int systems;               // system prompts, of which the n-th is as popular as n^-skew
+    int sessions_max; // 0: as many as begin
+    double seconds;   // none begins later; 0: sessions_max says where it ends
+    double rate;      // sessions that begin in a second
+    double variation; // deviation over mean of the time between two; 1: Poisson, else gamma
+    double surge;     // so many times as many as in calm; the mean stays. 1: it is always calm
+    double turns;     // of a session, in the mean (geometric)
+    double think;     // seconds from an answer to the next turn, in the mean (exponential)
+    int systems;      // system prompts, of which the n-th is as popular as n^-skew
     double skew;
-    double greet;              // at first each is asked by itself, so many seconds apart; 0: it is not
+    double greet; // at first each is asked by itself, so many seconds apart; 0: it is not
     struct lengths system, user, answer;
-    int context;               // a session ends before it has more tokens
+    int context; // a session ends before it has more tokens
 };
 
 struct turn {
-    int user, answer;          // tokens that are asked with and answered
-    double think;              // seconds before it, after the last answer
+    int user, answer; // tokens that are asked with and answered
+    double think;     // seconds before it, after the last answer
 };
 
 struct session {
-    double begin;              // seconds
-    uint64_t name;             // of its own text
+    double begin;  // seconds
+    uint64_t name; // of its own text
     int system, system_tokens;
     int first_turn, turns;
 };

@@ -24,7 +24,7 @@
     { "--kv-calibration", OPTION_TEXT, &(options).kv_calibration, "FILE", "the text to measure keys on (built in)" },  \
     { "--kv-scale", OPTION_TEXT, &(options).kv_scale, "WAY", "scales of nvfp4: search (least square error) or amax" }, \
     { "--kv-sink-pages", OPTION_TEXT, &(options).kv_sink_pages, "N",                                                   \
-      "first pages of a sequence in 16 bit (1 for 4-bit keys, else 0)" },                                              \
+      "sink pages: the first of a sequence, in 16 bits (1 for 4-bit keys, else 0)" },                                  \
     { "--kv-plan", OPTION_TEXT, &(options).kv_plan, "FILE", "formats as `nibble tune` found them" },                   \
     { "--attention-kernel", OPTION_TEXT, &(options).attention_kernel, "NAME", "use this kernel or refuse" },           \
     { "--linear-kernel", OPTION_TEXT, &(options).linear_kernel, "NAME", "the same for linear layers that it fits" },   \

@@ -42,7 +42,7 @@ static uint64_t enabled_state(void)
 }
 
 // Linux saves AMX registers only for processes that request it.
-static bool ask_for_amx(void)
+static bool request_amx(void)
 {
     enum { ARCH_REQUEST_STATE = 0x1023, STATE_TILE_DATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQUEST_STATE, STATE_TILE_DATA) == 0;
@@ -66,7 +66,7 @@ static uint32_t detect_features(void)
         features &= ~avx;
     if ((state & STATE_AVX512) != STATE_AVX512)
         features &= ~avx512;
-    if ((state & STATE_AMX) != STATE_AMX || (features & amx && !ask_for_amx()))
+    if ((state & STATE_AMX) != STATE_AMX || (features & amx && !request_amx()))
         features &= ~amx;
     return features;
 }

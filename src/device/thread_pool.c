@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/thread_pool.c: a work-stealing thread pool. Each thread runs its own parts first, which are contiguous, and
-// then steals from the others. Threads wait by spinning for a few microseconds, since the next phase usually follows at
+// device/thread_pool.c: a work-stealing thread pool. Each thread runs its own chunks first, which are contiguous, and
+// then steals from the others. Threads wait by spinning for a few microseconds, since the next step usually follows at
 // once, and then sleep on a futex, so that an idle engine uses no CPU and more threads than cores still make progress.
-//   (1) `generation` counts all phases, and the idle time between two works; it is incremented when no part is left
-//   (2) a thread takes a part only if it is marked with the generation that the thread has seen; the generation, and
-//       the description of the work, stay while any of its parts is unfinished
-//   (3) the thread that finishes the last part marks all parts for the next generation before it publishes that
+//   (1) `generation` counts all steps, and the idle time between two works; it is incremented when no chunk is left
+//   (2) a thread takes a chunk only if it is marked with the generation that the thread has seen; the generation, and
+//       the description of the work, stay while any of its chunks is unfinished
+//   (3) the thread that finishes the last chunk marks all chunks for the next generation before it publishes that
 #include "device/thread_pool.h"
 
 #include <limits.h>
@@ -20,19 +20,19 @@
 
 #include "base/memory.h"
 
-enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, PARTS_PER_THREAD = 2, CACHE_LINES_APART = 128 };
+enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, CHUNKS_PER_THREAD = 2, CACHE_LINES_APART = 128 };
 
 struct thread_pool {
     int size, started;
     _Atomic uint32_t generation;
-    _Atomic int left;     // unfinished parts of this generation
+    _Atomic int left;     // unfinished chunks of this generation
     _Atomic int sleepers; // threads asleep since the last wake
     _Atomic bool stop;
-    struct thread_pool_work work; // this and the next two are read by holders of a part, and by the caller
-    int each;                     // parts per thread
-    uint32_t first;               // the generation of phase 0
+    struct thread_pool_work work; // this and the next two are read by holders of a chunk, and by the caller
+    int each;                     // chunks per thread
+    uint32_t first;               // the generation of step 0
     struct worker {
-        _Atomic uint64_t parts; // generation << 32 | parts that are not taken
+        _Atomic uint64_t chunks; // generation << 32 | chunks that are not taken
         struct thread_pool *pool;
         int number;
         pthread_t thread;
@@ -69,47 +69,48 @@ static void publish(struct thread_pool *pool, uint32_t generation)
         syscall(SYS_futex, &pool->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void start_phase(struct thread_pool *pool, uint32_t generation)
+static void start_step(struct thread_pool *pool, uint32_t generation)
 {
-    uint64_t parts = (uint64_t)generation << 32 | (uint32_t)pool->each;
+    uint64_t chunks = (uint64_t)generation << 32 | (uint32_t)pool->each;
     atomic_store_explicit(&pool->left, pool->size * pool->each, memory_order_relaxed);
     for (int i = 0; i < pool->size; i++)
-        atomic_store_explicit(&pool->workers[i].parts, parts, memory_order_relaxed);
+        atomic_store_explicit(&pool->workers[i].chunks, chunks, memory_order_relaxed);
     publish(pool, generation);
 }
 
-// Takes one part; *left is the count before, which identifies the part.
-static bool take_part(_Atomic uint64_t *parts, uint32_t generation, int *left)
+// Takes one chunk; *left is the count before, which identifies the chunk.
+static bool take_chunk(_Atomic uint64_t *chunks, uint32_t generation, int *left)
 {
-    uint64_t word = atomic_load_explicit(parts, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(chunks, memory_order_relaxed);
     while (word >> 32 == generation && (uint32_t)word)
-        if (atomic_compare_exchange_weak_explicit(parts, &word, word - 1, memory_order_relaxed, memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(chunks, &word, word - 1, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
             *left = (int)(uint32_t)word;
             return true;
         }
     return false;
 }
 
-static void run_part(struct thread_pool *pool, int part, uint32_t generation)
+static void run_chunk(struct thread_pool *pool, int chunk, uint32_t generation)
 {
     const struct thread_pool_work *work = &pool->work;
-    int phase = (int)(generation - pool->first);
-    work->run(work->context, phase, part, pool->size * pool->each);
+    int step = (int)(generation - pool->first);
+    work->run(work->context, step, chunk, pool->size * pool->each);
     if (atomic_fetch_sub(&pool->left, 1) > 1)
         return;
-    if (phase + 1 < work->phases)
-        start_phase(pool, generation + 1);
+    if (step + 1 < work->steps)
+        start_step(pool, generation + 1);
     else
-        publish(pool, generation + 1); // idle: no part is marked with this generation
+        publish(pool, generation + 1); // idle: no chunk is marked with this generation
 }
 
-// Runs all parts of this generation that are left, the thread's own first.
-static void run_parts(struct thread_pool *pool, int number, uint32_t generation)
+// Runs all chunks of this generation that are left, the thread's own first.
+static void run_chunks(struct thread_pool *pool, int number, uint32_t generation)
 {
     for (int i = 0; i < pool->size; i++) {
         int owner = (number + i) % pool->size, left;
-        while (take_part(&pool->workers[owner].parts, generation, &left))
-            run_part(pool, (owner + 1) * pool->each - left, generation);
+        while (take_chunk(&pool->workers[owner].chunks, generation, &left))
+            run_chunk(pool, (owner + 1) * pool->each - left, generation);
     }
 }
 
@@ -121,7 +122,7 @@ static void *worker_main(void *argument)
         generation = wait_past(pool, generation);
         if (pool->stop)
             return NULL;
-        run_parts(pool, self->number, generation);
+        run_chunks(pool, self->number, generation);
     }
 }
 
@@ -170,12 +171,12 @@ void thread_pool_run(struct thread_pool *pool, const struct thread_pool_work *wo
 {
     uint32_t generation = atomic_load(&pool->generation) + 1;
     pool->work = *work;
-    pool->each = work->divisible && pool->size > 1 ? PARTS_PER_THREAD : 1;
+    pool->each = work->divisible && pool->size > 1 ? CHUNKS_PER_THREAD : 1;
     pool->first = generation;
-    start_phase(pool, generation);
-    uint32_t idle = generation + (uint32_t)work->phases;
+    start_step(pool, generation);
+    uint32_t idle = generation + (uint32_t)work->steps;
     while (generation != idle) {
-        run_parts(pool, 0, generation);
+        run_chunks(pool, 0, generation);
         generation = wait_past(pool, generation);
     }
 }

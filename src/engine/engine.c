@@ -88,9 +88,10 @@ static bool make_in_place(void *context, const struct tensor *tensor, const stru
 static bool load_weights(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     if (engine->gpu)
-        return gpu_load_weights(engine->gpu, engine, options->progress, options->progress_context, err);
+        return gpu_load_weights(engine->gpu, engine, options->plan.user.progress, options->plan.user.progress_context,
+                                err);
     struct weights_target target = { make_in_place, engine };
-    return weights_load(&engine->plan, &target, options->progress, options->progress_context, err);
+    return weights_load(&engine->plan, &target, options->plan.user.progress, options->plan.user.progress_context, err);
 }
 
 // ---- opening ----
@@ -118,12 +119,13 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     plan_options.runs_here = true;
     struct error failure = { 0 };
     for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
-        if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))
+        bool decided = engine->plan.model; // before the engine was opened
+        if (!decided && !plan_make(&engine->plan, &engine->model, device, &plan_options, err))
             return i ? fail_within(err, "%s; without it", failure.text) : false;
         if (device->kind == DEVICE_CUDA && !engine->gpu && !(engine->gpu = gpu_open(device, err)))
             return false;
         struct cuda *cuda = engine->gpu ? gpu_cuda(engine->gpu) : NULL;
-        if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
+        if (options->plan.user.no_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
             return true;
         plan_free(&engine->plan);
     }
@@ -135,12 +137,25 @@ bool engine_choose_device(struct device *device, const char *word, struct error 
     return (!word || !strcmp(word, "auto") || device_check_runs(word, err)) && plan_choose_device(device, word, err);
 }
 
+static void take_over(struct engine *engine, struct engine_plan *decided)
+{
+    engine->model = decided->model;
+    engine->plan = decided->plan;
+    engine->plan.model = &engine->model;
+    *decided = (struct engine_plan){ 0 };
+}
+
 static bool decide(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
+    if (options->decided) {
+        take_over(engine, options->decided);
+        device = engine->plan.device;
+        return make_proven_plan(engine, &device, options, err);
+    }
     int ranks = group_size(engine->group), sharers;
-    if (!engine_choose_device(&device, options->device, err)
-        || !group_share_device(&device, options->device, group_here(engine->group), &sharers, err))
+    if (!engine_choose_device(&device, options->plan.user.device, err)
+        || !group_share_device(&device, options->plan.user.device, group_here(engine->group), &sharers, err))
         return false;
     engine->shares_device = sharers > 1;
     return model_describe(&engine->model, engine->checkpoint, err)
@@ -156,12 +171,12 @@ static bool open_memory(struct engine *engine, struct error *err)
 
 static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return watch_open(engine, err) && program_bind(engine, err) && open_thread_pool(engine, options->threads, err)
-        && load_weights(engine, options, err);
+    return watch_open(engine, err) && program_bind(engine, err)
+        && open_thread_pool(engine, options->plan.user.threads, err) && load_weights(engine, options, err);
 }
 
 // The others open it, too. Each answers whether it has found the checkpoint.
-static bool tell_open(struct engine *engine, const struct engine_options *options, struct error *err)
+static bool broadcast_open(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     if (!engine->group || group_rank(engine->group))
         return true;
@@ -172,10 +187,10 @@ static bool tell_open(struct engine *engine, const struct engine_options *option
         && group_agree(engine->group, true, err);
 }
 
-// In a group nothing goes on unless it does everywhere.
+// In a group, a rank continues only if every rank does.
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return tell_open(engine, options, err) && group_agree(engine->group, decide(engine, options, err), err)
+    return broadcast_open(engine, options, err) && group_agree(engine->group, decide(engine, options, err), err)
         && group_agree_plan(engine->group, engine->checkpoint, &engine->plan, err)
         && group_agree(engine->group, open_memory(engine, err), err) && exchange_open(engine, err)
         && group_agree(engine->group, open_program(engine, options, err), err);
@@ -218,7 +233,7 @@ bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, con
 
 void engine_close(struct engine *engine)
 {
-    struct error ignored; // who is gone needs not be told
+    struct error ignored; // a rank that is gone gets no message
     if (engine->group && !group_rank(engine->group)) {
         protocol_write_head(&engine->message, PROTOCOL_CLOSE, engine->number);
         ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
@@ -243,15 +258,15 @@ bool engine_check_length(const struct engine *engine, int length, size_t count, 
                 count, longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
 }
 
-static void run_phase(void *context, int phase, int part, int parts)
+static void run_step(void *context, int step, int chunk, int chunks)
 {
     const struct program *program = context;
-    program->phases[phase].run(program->phases[phase].args, part, parts);
+    program->steps[step].run(program->steps[step].args, chunk, chunks);
 }
 
-bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
+bool engine_queue_sampling(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
 {
-    return engine->gpu && gpu_ask(engine->gpu, row, sampling, count);
+    return engine->gpu && gpu_queue_sampling(engine->gpu, row, sampling, count);
 }
 
 // Other ranks have no tokens that were drawn here.
@@ -260,7 +275,7 @@ bool engine_may_follow(const struct engine *engine, int step)
     return engine->gpu && !engine->group && gpu_may_follow(engine->gpu, step);
 }
 
-static bool tell_step(struct engine *engine, struct error *err)
+static bool broadcast_step(struct engine *engine, struct error *err)
 {
     if (!engine->group || group_rank(engine->group))
         return true;
@@ -288,7 +303,7 @@ int engine_load(const struct engine *engine, int op)
 
 int engine_start(struct engine *engine, struct error *err)
 {
-    if (!tell_step(engine, err))
+    if (!broadcast_step(engine, err))
         return 0;
     watch_begin(engine);
     if (engine->gpu) {
@@ -296,7 +311,7 @@ int engine_start(struct engine *engine, struct error *err)
         return step ? step : leave(engine, err);
     }
     struct program *program = engine->batch.tokens <= KERNEL_DECODE_ROWS_MAX ? &engine->decode : &engine->prefill;
-    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_phase, program, program->count, .divisible = true });
+    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_step, program, program->count, .divisible = true });
     return 1;
 }
 

@@ -34,7 +34,7 @@ struct engine {
     bool shares_device;               // with another rank
     struct nccl *nccl;                // of a GPU in a group: by which ranks exchange their parts,
     float *parts_host;                // or, where that is NULL, all of them on their way
-    const struct engine_watch *watch; // borrowed; NULL: nobody looks
+    const struct engine_watch *watch; // borrowed; NULL: nothing is observed
     float *seen[BUFFER_COUNT];        // what it asked for, in this CPU's memory
     struct watch_clock *watch_clock;  // NULL: it asks for no times
 
@@ -43,30 +43,31 @@ struct engine {
     struct batch_sequence *batch_sequences;
 
     struct program {
-        struct phase { // one to three per op of the model
-            void (*run)(const void *args, int part, int parts);
+        struct program_step { // one to four per op of the model
+            void (*run)(const void *args, int chunk, int chunks);
             const void *args;
-        } *phases;
+        } *steps;
         int count;
     } decode, prefill; // on CPUs, by the number of tokens of a step
     struct arena arena;
 };
 
-// An op of the program, for phases that are no kernel's.
-struct program_moment {
+// An op of the program, for steps that are no kernel's.
+struct program_op {
     const struct engine *engine;
     int op; // its place in model.ops
 };
 
+// A model and its plan, made before the engine that takes both over.
+struct engine_plan {
+    struct model model;
+    struct plan plan;
+};
+
 struct engine_options {
-    struct plan_options plan;
-    const char *device; // a word of device/device.h, or auto; NULL: auto
-    int threads;        // 0: every core
-    bool skip_self_test;
-    struct group *group; // the ranks that compute it together, borrowed as long as the engine is open; NULL: none
-    void (*progress)(void *context, double done);    // while weights are loaded, NULL: nobody asks
-    void (*calibrating)(void *context, double done); // and while the model is measured before
-    void *progress_context;
+    struct plan_options plan;         // its `user` has what an engine is asked for besides its plan
+    struct engine_plan *decided;      // taken over, and empty then; NULL: made by the engine
+    struct group *group;              // the ranks that compute it together, borrowed as long as the engine is open
     const struct engine_watch *watch; // borrowed as long as the engine is open; NULL: none
 };
 
@@ -86,7 +87,7 @@ int engine_load(const struct engine *engine, int op);
 
 // Before a step: of this row of the output only a token is wanted, drawn by these rules after so many tokens of its
 // text. True: the device will draw it and its logits will not come. False: this one cannot.
-bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count);
+bool engine_queue_sampling(struct engine *engine, int row, const struct nibble_sampling *sampling, int count);
 
 // Starts the batch and returns a number for this step, which is to be finished; 0: a GPU failed on the way.
 int engine_start(struct engine *engine, struct error *err);

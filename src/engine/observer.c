@@ -56,27 +56,27 @@ bool watch_wants(const struct engine *engine, int op)
     return engine->watch && engine->watch->ops >> engine->model.ops[op].kind & 1;
 }
 
-static void look(const struct program_moment *moment, int part, int parts)
+static void look(const struct program_op *program_op, int chunk, int chunks)
 {
-    const struct engine_watch *watch = moment->engine->watch;
-    watch->after(watch->context, moment->engine, moment->op, part, parts);
+    const struct engine_watch *watch = program_op->engine->watch;
+    watch->after(watch->context, program_op->engine, program_op->op, chunk, chunks);
 }
 
-void watch_run(const void *arguments, int part, int parts)
+void watch_run(const void *arguments, int chunk, int chunks)
 {
-    const struct program_moment *moment = arguments;
-    struct watch_clock *clock = part == 0 ? moment->engine->watch_clock : NULL;
+    const struct program_op *program_op = arguments;
+    struct watch_clock *clock = chunk == 0 ? program_op->engine->watch_clock : NULL;
     if (clock)
         clock->seconds = clock_now() - clock->since;
-    look(moment, part, parts);
+    look(program_op, chunk, chunks);
     if (clock)
         clock->since = clock_now();
 }
 
-static void run_phase(void *moment, int phase, int part, int parts)
+static void run_step(void *program_op, int step, int chunk, int chunks)
 {
-    (void)phase;
-    look(moment, part, parts);
+    (void)step;
+    look(program_op, chunk, chunks);
 }
 
 // Half as wide values come into the second half of their place, and are widened from its beginning on: each is read
@@ -135,7 +135,7 @@ bool watch_on_gpu(const struct engine *engine, int op, struct error *err)
 {
     if (!read_clock(engine, err) || !(engine->watch->results ? fetch_results(engine, op, err) : fetch_all(engine, err)))
         return false;
-    struct program_moment moment = { engine, op };
-    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_phase, &moment, .phases = 1, .divisible = true });
+    struct program_op program_op = { engine, op };
+    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_step, &program_op, .steps = 1, .divisible = true });
     return true;
 }

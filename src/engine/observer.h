@@ -16,10 +16,10 @@ struct engine_watch {
     uint32_t ops;     // after which kinds of ops it looks: bits 1u << OP_...
     uint32_t buffers; // at what: bits 1u << BUFFER_...; as f32 in engine->seen, wherever the op ran
     bool results;     // of these only at those that the op has written
-    bool timed;       // engine->watch_clock has the op's time when part 0 of `after` is called
-    // All threads of the pool call it, each with its part; the next op starts when all have returned. `op` is its place
-    // in model.ops.
-    void (*after)(void *context, const struct engine *engine, int op, int part, int parts);
+    bool timed;       // engine->watch_clock has the op's time when chunk 0 of `after` is called
+    // All threads of the pool call it, each with its chunk; the next op starts when all have returned. `op` is its
+    // place in model.ops.
+    void (*after)(void *context, const struct engine *engine, int op, int chunk, int chunks);
     bool (*finish)(void *context, struct error *err); // after a step: did the observer succeed? NULL: it cannot fail
     void *context;
 };
@@ -44,8 +44,8 @@ bool watch_finish(const struct engine *engine, struct error *err);
 // Does it look after this op?
 bool watch_wants(const struct engine *engine, int op);
 
-// On CPUs a phase of the program: `arguments` is a struct program_moment.
-void watch_run(const void *arguments, int part, int parts);
+// On CPUs a step of the program: `arguments` is a struct program_op.
+void watch_run(const void *arguments, int chunk, int chunks);
 
 // On a GPU, before an op that is wanted is launched, and after: waits for the queue, downloads the values and runs the
 // observer on the thread pool.

@@ -11,7 +11,7 @@
 #include "model/flow.h"
 #include "plan/op_args.h"
 
-enum { PHASES_PER_OP_MAX = 4 }; // exchanging, preparing, running, being looked at
+enum { PROGRAM_STEPS_PER_OP_MAX = 4 }; // exchanging, preparing, running, being looked at
 
 // The number itself, or on a GPU its place there.
 static const int *rows_of(const struct engine *engine, const struct op *op)
@@ -45,7 +45,7 @@ static bool place_in(const struct engine *engine, int layer, int class_index, si
         && cache_scale(&out->layout.v, v_scale, &out->v_scale, err);
 }
 
-// A layer's place, and that of its first pages, of which there may be none.
+// A layer's place, and that of its sink pages, of which there may be none.
 static bool place_of(const struct engine *engine, int layer, struct kv_place *out, struct kv_place *sink,
                      int *sink_pages, struct error *err)
 {
@@ -239,15 +239,15 @@ static bool bind(struct engine *engine, int index, union op_args *args, struct e
 }
 
 static void add_call(const struct engine *engine, struct program *program, struct kernel_call call,
-                     const struct program_moment *moment)
+                     const struct program_op *program_op)
 {
-    if (exchange_precedes(&engine->model.ops[moment->op]))
-        program->phases[program->count++] = (struct phase){ exchange_run, moment };
+    if (exchange_precedes(&engine->model.ops[program_op->op]))
+        program->steps[program->count++] = (struct program_step){ exchange_run, program_op };
     if (call.prepare)
-        program->phases[program->count++] = (struct phase){ call.prepare, call.args };
-    program->phases[program->count++] = (struct phase){ call.run, call.args };
-    if (watch_wants(engine, moment->op))
-        program->phases[program->count++] = (struct phase){ watch_run, moment };
+        program->steps[program->count++] = (struct program_step){ call.prepare, call.args };
+    program->steps[program->count++] = (struct program_step){ call.run, call.args };
+    if (watch_wants(engine, program_op->op))
+        program->steps[program->count++] = (struct program_step){ watch_run, program_op };
 }
 
 bool program_bind(struct engine *engine, struct error *err)
@@ -259,18 +259,18 @@ bool program_bind(struct engine *engine, struct error *err)
             return false;
     if (engine->gpu)
         return gpu_bind(engine->gpu, engine, args), true;
-    struct program_moment *moments = ARENA_NEW(&engine->arena, struct program_moment, count);
-    engine->decode.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
-    engine->prefill.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
+    struct program_op *program_ops = ARENA_NEW(&engine->arena, struct program_op, count);
+    engine->decode.steps = ARENA_NEW(&engine->arena, struct program_step, PROGRAM_STEPS_PER_OP_MAX * count);
+    engine->prefill.steps = ARENA_NEW(&engine->arena, struct program_step, PROGRAM_STEPS_PER_OP_MAX * count);
     for (int i = 0; i < count; i++) {
         const struct plan_op *bound = &engine->plan.ops[i];
-        moments[i] = (struct program_moment){ engine, i };
+        program_ops[i] = (struct program_op){ engine, i };
         if (bound->left_out)
             continue;
         add_call(engine, &engine->decode, fault_bind(bound->rows[kernel_load_of(1)][0], &args[i], &engine->arena),
-                 &moments[i]);
+                 &program_ops[i]);
         add_call(engine, &engine->prefill,
-                 fault_bind(bound->rows[kernel_load_of(INT32_MAX)][0], &args[i], &engine->arena), &moments[i]);
+                 fault_bind(bound->rows[kernel_load_of(INT32_MAX)][0], &args[i], &engine->arena), &program_ops[i]);
     }
     return true;
 }

@@ -21,8 +21,7 @@
 #include "plan/explain.h"
 
 struct nibble_plan {
-    struct model model; // empty in an engine's plan, which borrows the engine's
-    struct plan own;
+    struct engine_plan own; // empty in an engine's plan, which borrows the engine's
     struct kv_calibration calibration;
     const struct plan *plan;
 };
@@ -45,35 +44,12 @@ const char *nibble_version(void) { return NIBBLE_VERSION; }
 
 static struct plan_options plan_options_of(const struct nibble_options *options)
 {
-    return (struct plan_options){
-        .kv_cache_dtype = options->kv_cache_dtype,
-        .kv_plan = options->kv_plan,
-        .kv_skip_layers = options->kv_cache_dtype_skip_layers,
-        .kv_scale = options->kv_scale,
-        .kv_sink_pages = options->kv_sink_pages,
-        .kv_transform = options->kv_transform,
-        .attention_kernel = options->attention_kernel,
-        .linear_kernel = options->linear_kernel,
-        .activations = options->activations,
-        .max_model_len = options->max_model_len,
-        .max_num_seqs = options->max_num_seqs,
-        .batch_tokens = options->batch_tokens,
-        .state_tokens = options->mamba_block_size,
-        .memory_bytes = options->memory_bytes,
-        .kv_cache_bytes = options->kv_cache_bytes,
-        .gpu_memory_utilization = options->gpu_memory_utilization,
-    };
+    return (struct plan_options){ .user = *options, .apart = options->trace && options->trace->dump };
 }
 
 static struct engine_options engine_options_of(const struct nibble_options *options)
 {
-    return (struct engine_options){ .plan = plan_options_of(options),
-                                    .device = options->device,
-                                    .threads = options->threads,
-                                    .skip_self_test = options->no_self_test,
-                                    .progress = options->progress,
-                                    .calibrating = options->calibrating,
-                                    .progress_context = options->progress_context };
+    return (struct engine_options){ .plan = plan_options_of(options) };
 }
 
 // ---- calibration ----
@@ -111,7 +87,7 @@ static bool find_calibration(struct kv_calibration *out, const struct nibble_che
 // ---- plans and engines ----
 
 // Keys are measured on the whole model by this process alone, whatever ranks will share it. Where that is not possible
-// and nobody insists, they are stored as they are.
+// and no flag demands one, they are stored as they are.
 static bool calibrate_whole(struct kv_calibration *out, const struct nibble_checkpoint *checkpoint,
                             const struct device *device, const struct nibble_options *options, bool measures,
                             struct error *err)
@@ -131,16 +107,45 @@ static bool calibrate_whole(struct kv_calibration *out, const struct nibble_chec
     return ok || !insists;
 }
 
+// The context of calibrate_plan.
+struct calibrating {
+    struct kv_calibration *calibration;
+    const struct nibble_checkpoint *checkpoint;
+    const struct nibble_options *options;
+    bool measures;
+};
+
+static bool calibrate_plan(void *context, const struct plan *plan, const struct kv_calibration **out, struct error *err)
+{
+    const struct calibrating *calibrating = context;
+    *out = calibrating->calibration;
+    return find_calibration(calibrating->calibration, calibrating->checkpoint, plan, calibrating->options,
+                            calibrating->measures, err);
+}
+
 // Makes a model and its plan. With several ranks the plan is rank 0's.
 static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *checkpoint, const struct device *device,
                    const struct plan_options *options, int ranks, struct error *err)
 {
-    plan_free(&plan->own);
-    model_free(&plan->model);
+    struct engine_plan *own = &plan->own;
+    plan_free(&own->plan);
+    model_free(&own->model);
     if (ranks > 1)
-        return plan_make_ranks(&plan->own, &plan->model, &checkpoint->checkpoint, ranks, device, options, err);
-    return model_describe(&plan->model, &checkpoint->checkpoint, err)
-        && plan_make(&plan->own, &plan->model, device, options, err);
+        return plan_make_ranks(&own->plan, &own->model, &checkpoint->checkpoint, ranks, device, options, err);
+    return model_describe(&own->model, &checkpoint->checkpoint, err)
+        && plan_make(&own->plan, &own->model, device, options, err);
+}
+
+// Ranks share the calibration of the whole model, with which their plans are made again.
+static bool decide_ranks(struct nibble_plan *plan, const struct calibrating *calibrating, const struct device *whole,
+                         const struct device *device, struct plan_options *options, int ranks, struct error *err)
+{
+    if (!decide(plan, calibrating->checkpoint, device, options, ranks, err)
+        || !calibrate_whole(&plan->calibration, calibrating->checkpoint, whole, calibrating->options,
+                            calibrating->measures, err))
+        return false;
+    options->calibration = &plan->calibration;
+    return !plan->own.plan.wants_calibration || decide(plan, calibrating->checkpoint, device, options, ranks, err);
 }
 
 // The purpose of a plan. A plan that is to run needs a device of this machine; for one that runs now, keys that have no
@@ -155,19 +160,16 @@ static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint,
     int ranks = options->ranks ? nibble_ranks_size(options->ranks) : options->tensor_parallel;
     int here = options->ranks ? group_here(&options->ranks->group) : ranks, sharers;
     struct device device, part;
-    bool measures = purpose == TO_RUN_NOW;
+    struct calibrating calibrating = { &plan->calibration, checkpoint, options, purpose == TO_RUN_NOW };
     plan_options.runs_here = purpose != TO_LOOK_AT;
+    plan_options.find_calibration = ranks > 1 ? NULL : calibrate_plan;
+    plan_options.find_context = &calibrating;
     bool ok = (plan_options.runs_here ? engine_choose_device : plan_choose_device)(&device, options->device, err)
         && (part = device, group_share_device(&part, options->device, here, &sharers, err))
-        && decide(plan, checkpoint, &part, &plan_options, ranks, err)
-        && (ranks > 1 ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, err)
-                      : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, err));
-    plan->plan = &plan->own;
-    if (ok && plan->own.wants_calibration) {
-        plan_options.calibration = &plan->calibration;
-        ok = decide(plan, checkpoint, &part, &plan_options, ranks, err);
-    }
-    if (ok || plan->own.refusal.flag)
+        && (ranks > 1 ? decide_ranks(plan, &calibrating, &device, &part, &plan_options, ranks, err)
+                      : decide(plan, checkpoint, &part, &plan_options, ranks, err));
+    plan->plan = &plan->own.plan;
+    if (ok || plan->plan->refusal.flag)
         return plan;
     nibble_plan_close(plan);
     return NULL;
@@ -185,8 +187,8 @@ void nibble_plan_close(struct nibble_plan *plan)
 {
     if (!plan)
         return;
-    plan_free(&plan->own);
-    model_free(&plan->model);
+    plan_free(&plan->own.plan);
+    model_free(&plan->own.model);
     calibration_free(&plan->calibration);
     free(plan);
 }
@@ -231,7 +233,6 @@ static bool open_trace(struct nibble_engine *engine, const struct plan *plan, co
                     "ops can be traced and dumped in one process only, not in %d ranks; leave --tensor-parallel-size "
                     "out",
                     ranks);
-    out->plan.apart = options->trace->dump;
     engine->trace = trace_open(options->trace, plan, err);
     out->watch = engine->trace ? trace_watch(engine->trace) : NULL;
     return engine->trace;
@@ -246,12 +247,17 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
     struct engine_options engine_options = engine_options_of(options);
     bool traced = open_trace(engine, first->plan, options, &engine_options, err);
+    struct engine_plan decided = first->own;
     engine->plan.calibration = first->calibration;
+    first->own = (struct engine_plan){ 0 };
     first->calibration = (struct kv_calibration){ 0 };
     nibble_plan_close(first);
-    engine_options.plan.calibration = &engine->plan.calibration;
+    engine_options.plan.calibration = decided.plan.calibration = &engine->plan.calibration;
     engine_options.group = options->ranks ? &options->ranks->group : NULL;
+    engine_options.decided = group_size(engine_options.group) == 1 ? &decided : NULL;
     bool ok = traced && engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, err);
+    plan_free(&decided.plan);
+    model_free(&decided.model);
     if (!ok) {
         if (options->progress)
             options->progress(options->progress_context, 1);

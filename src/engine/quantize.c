@@ -10,7 +10,7 @@
 #include "model/quantize/cholesky.h"
 #include "model/quantize/quantize.h"
 
-enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to Hessians
+enum { WINDOW_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to Hessians
 
 struct reading {
     struct engine engine;
@@ -18,22 +18,22 @@ struct reading {
     struct engine_watch watch;
     struct hessian_source source;
     const int32_t *ids;
-    size_t count, piece; // tokens, and how many of them are read at a time
-    float **wanted;      // by op: where its Hessian goes, or NULL
+    size_t count, window; // tokens, and how many of them are read at a time
+    float **wanted;       // by op: where its Hessian goes, or NULL
 };
 
 // ---- looking ----
 
-static void add_of_experts(const struct engine *engine, const struct op *op, float *hessian, int part, int parts)
+static void add_of_experts(const struct engine *engine, const struct op *op, float *hessian, int chunk, int chunks)
 {
     const int32_t *first = (const void *)engine->seen[BUFFER_FIRST], *pair = (const void *)engine->seen[BUFFER_PAIR];
     size_t columns = (size_t)op->width, size = hessian_size(columns);
     for (int i = 0; i < engine->model.config.experts.count; i++)
         hessian_add(hessian + (size_t)i * size * size, columns, engine->seen[op->in], pair + first[i],
-                    first[i + 1] - first[i], part, parts);
+                    first[i + 1] - first[i], chunk, chunks);
 }
 
-static void look(void *context, const struct engine *engine, int index, int part, int parts)
+static void look(void *context, const struct engine *engine, int index, int chunk, int chunks)
 {
     const struct reading *reading = context;
     const struct op *op = &engine->model.ops[index];
@@ -41,25 +41,25 @@ static void look(void *context, const struct engine *engine, int index, int part
     if (!hessian)
         return;
     if (cholesky_per_expert(op))
-        add_of_experts(engine, op, hessian, part, parts);
+        add_of_experts(engine, op, hessian, chunk, chunks);
     else
-        hessian_add(hessian, (size_t)op->width, engine->seen[op->in], NULL, engine->batch.tokens, part, parts);
+        hessian_add(hessian, (size_t)op->width, engine->seen[op->in], NULL, engine->batch.tokens, chunk, chunks);
 }
 
 // ---- reading ----
 
-// Each piece from an empty cache.
-static bool accumulate(void *context, int piece, const struct hessian_target *wanted, int count, struct error *err)
+// Each window of the text is read from an empty cache.
+static bool accumulate(void *context, int window, const struct hessian_target *wanted, int count, struct error *err)
 {
     struct reading *reading = context;
-    size_t first = (size_t)piece * reading->piece, rest = reading->count - first;
+    size_t first = (size_t)window * reading->window, rest = reading->count - first;
     const float *logits;
     for (int i = 0; i < reading->engine.model.op_count; i++)
         reading->wanted[i] = NULL;
     for (int i = 0; i < count; i++)
         reading->wanted[wanted[i].op] = wanted[i].hessian;
     return reader_assign(&reading->reader, NULL, 0, err)
-        && reader_assign(&reading->reader, reading->ids + first, rest < reading->piece ? rest : reading->piece, err)
+        && reader_assign(&reading->reader, reading->ids + first, rest < reading->window ? rest : reading->window, err)
         && reader_read(&reading->reader, &logits, err);
 }
 
@@ -80,27 +80,31 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
     int context;
     if (!read_context(checkpoint, &context, err))
         return false;
-    context = context < PIECE_TOKENS ? context : PIECE_TOKENS;
+    context = context < WINDOW_TOKENS ? context : WINDOW_TOKENS;
     reading->watch = (struct engine_watch){
         .ops = 1u << OP_LINEAR | 1u << OP_EXPERTS, .buffers = UINT32_MAX, .after = look, .context = reading
     };
     const struct engine_options engine_options = {
-        .plan = { .kv_cache_dtype = "float32", .max_model_len = context, .max_num_seqs = 1, .apart = true },
-        .device = "cpu",
-        .threads = options->threads,
-        .watch = &reading->watch
+        .plan = { .user = { .device = "cpu",
+                            .threads = options->threads,
+                            .kv_cache_dtype = "float32",
+                            .max_model_len = context,
+                            .max_num_seqs = 1 },
+                  .apart = true },
+        .watch = &reading->watch,
     };
     if (!engine_open(&reading->engine, checkpoint, &engine_options, err))
         return false;
     reader_open(&reading->reader, &reading->engine);
-    reading->ids = options->ids, reading->count = options->id_count, reading->piece = (size_t)context;
+    reading->ids = options->ids, reading->count = options->id_count, reading->window = (size_t)context;
     reading->wanted = memory_new((size_t)reading->engine.model.op_count, sizeof *reading->wanted);
     if (!device_open_cpu(&host, err)) // with what is free now
         return false;
-    reading->source = (struct hessian_source){ .accumulate = accumulate,
-                                               .context = reading,
-                                               .pieces = (int)((reading->count + reading->piece - 1) / reading->piece),
-                                               .bytes = host.memory_free_bytes / MEMORY_SHARE };
+    reading->source =
+        (struct hessian_source){ .accumulate = accumulate,
+                                 .context = reading,
+                                 .windows = (int)((reading->count + reading->window - 1) / reading->window),
+                                 .bytes = host.memory_free_bytes / MEMORY_SHARE };
     return true;
 }
 

@@ -169,12 +169,12 @@ static void report(struct trace *trace, const struct engine *engine, int index, 
 }
 
 // One caller does it all, so that a checksum's order is always the same. Nobody has results of rows that are not there.
-static void after(void *context, const struct engine *engine, int op, int part, int parts)
+static void after(void *context, const struct engine *engine, int op, int chunk, int chunks)
 {
     struct trace *trace = context;
-    (void)parts;
+    (void)chunks;
     int rows = engine->model.ops[op].on_outputs ? engine->batch.outputs : engine->batch.tokens;
-    if (part != 0 || !rows || (!trace->wanted->op && op != trace->dumped_op))
+    if (chunk != 0 || !rows || (!trace->wanted->op && op != trace->dumped_op))
         return;
     struct op_results results = plan_op_results(&engine->plan, op, engine_load(engine, op));
     trace->name.len = 0;

@@ -107,11 +107,11 @@ struct reading_job {
     char *out;
 };
 
-static void read_part(void *context, int phase, int part, int parts)
+static void read_chunk(void *context, int step, int chunk, int chunks)
 {
-    (void)phase;
+    (void)step;
     const struct reading_job *job = context;
-    int64_t first = job->count * part / parts, end = job->count * (part + 1) / parts;
+    int64_t first = job->count * chunk / chunks, end = job->count * (chunk + 1) / chunks;
     if (end > first)
         tensor_source_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
 }
@@ -119,7 +119,7 @@ static void read_part(void *context, int phase, int part, int parts)
 void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *pool)
 {
     struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)tensor_cols(tensor)), out };
-    thread_pool_run(pool, &(struct thread_pool_work){ read_part, &job, .phases = 1, .divisible = true });
+    thread_pool_run(pool, &(struct thread_pool_work){ read_chunk, &job, .steps = 1, .divisible = true });
 }
 
 struct packing_job {
@@ -129,11 +129,11 @@ struct packing_job {
     int slice, slices;
 };
 
-static void pack_part(void *context, int phase, int part, int parts)
+static void pack_chunk(void *context, int step, int chunk, int chunks)
 {
-    (void)phase;
+    (void)step;
     const struct packing_job *job = context;
-    job->packing->pack(&job->weight, job->slice * parts + part, job->slices * parts, job->out);
+    job->packing->pack(&job->weight, job->slice * chunks + chunk, job->slices * chunks, job->out);
 }
 
 // A tensor's own pages are given back on the way.
@@ -142,7 +142,7 @@ static void pack(const struct checkpoint *checkpoint, const struct tensor *tenso
 {
     job->slices = (int)(bytes / SLICE_BYTES) + 1;
     for (job->slice = 0; job->slice < job->slices; job->slice++) {
-        thread_pool_run(pool, &(struct thread_pool_work){ pack_part, job, .phases = 1, .divisible = true });
+        thread_pool_run(pool, &(struct thread_pool_work){ pack_chunk, job, .steps = 1, .divisible = true });
         if (!tensor->source && job->slices > 1)
             checkpoint_release(checkpoint, tensor);
     }

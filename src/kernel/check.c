@@ -8,7 +8,7 @@
 #include "kernel/int16.h"
 #include "kernel/nvfp4.h"
 
-enum { CHECK_PARTS = 3, ROOMY = 3 };
+enum { CHECK_CHUNKS = 3, ROOMY = 3 };
 
 static const float changed_tolerance = 0.05f; // the last bit of a rotated key may be another step of a small format
 
@@ -126,14 +126,14 @@ static struct picture take_values(struct testcase *testcase, const struct pictur
     return values;
 }
 
-// The last part comes first.
-static struct picture run_call(struct testcase *testcase, struct kernel_call call, int parts,
+// The last chunk comes first.
+static struct picture run_call(struct testcase *testcase, struct kernel_call call, int chunks,
                                const struct picture *before, bool *strayed)
 {
-    for (int part = parts - 1; part >= 0 && call.prepare; part--)
-        call.prepare(call.args, part, parts);
-    for (int part = parts - 1; part >= 0; part--)
-        call.run(call.args, part, parts);
+    for (int chunk = chunks - 1; chunk >= 0 && call.prepare; chunk--)
+        call.prepare(call.args, chunk, chunks);
+    for (int chunk = chunks - 1; chunk >= 0; chunk--)
+        call.run(call.args, chunk, chunks);
     return take_values(testcase, before, strayed);
 }
 
@@ -164,7 +164,7 @@ static const float *rounded_input(struct testcase *testcase, const struct kernel
 
 // Runs the ops that change keys in place before they are stored, on a copy: the test case is to keep them.
 static void run_before_storing(const struct testcase *testcase, struct kv_write_args *args, struct arena *arena,
-                               int part, int parts)
+                               int chunk, int chunks)
 {
     const struct kv_side *side = &args->cache.layout.k;
     size_t count = (size_t)(testcase->batch.tokens * side->heads * side->dim);
@@ -175,40 +175,40 @@ static void run_before_storing(const struct testcase *testcase, struct kv_write_
     if (args->rope) {
         struct rope_args rope = *args->rope;
         rope.k = k;
-        kernel_reference(OP_ROPE)->run(&rope, part, parts);
+        kernel_reference(OP_ROPE)->run(&rope, chunk, chunks);
     }
     if (args->transform) {
         struct transform_args transform = *args->transform;
         transform.k = k;
-        kernel_reference(OP_TRANSFORM)->run(&transform, part, parts);
+        kernel_reference(OP_TRANSFORM)->run(&transform, chunk, chunks);
     }
 }
 
 // The reference of a linear's fused neighbours, before or after it.
-static void run_fused(enum op_kind op, union op_args *args, enum operand_role role, int part, int parts)
+static void run_fused(enum op_kind op, union op_args *args, enum operand_role role, int chunk, int chunks)
 {
     struct operand_use uses[OP_OPERANDS_MAX];
     int count = op_operands(op, args, uses);
     for (int i = 0; i < count; i++)
         if (uses[i].operand->role == role && *operand_pointer(&uses[i]))
-            kernel_reference((enum op_kind)uses[i].operand->fused)->run(*operand_pointer(&uses[i]), part, parts);
+            kernel_reference((enum op_kind)uses[i].operand->fused)->run(*operand_pointer(&uses[i]), chunk, chunks);
 }
 
 // The op of a test case as it is defined, with the neighbours that a kernel fuses.
-static void run_defined(const void *arguments, int part, int parts)
+static void run_defined(const void *arguments, int chunk, int chunks)
 {
     const struct testcase *testcase = arguments;
     union op_args args = testcase->args;
     const struct kernel *reference = kernel_reference(testcase->op);
     struct arena arena = { 0 };
     if (testcase->op == OP_KV_WRITE)
-        run_before_storing(testcase, &args.kv_write, &arena, part, parts);
+        run_before_storing(testcase, &args.kv_write, &arena, chunk, chunks);
     else
-        run_fused(testcase->op, &args, ROLE_FUSED_BEFORE, part, parts);
+        run_fused(testcase->op, &args, ROLE_FUSED_BEFORE, chunk, chunks);
     if (reference->prepare)
-        reference->prepare(&args, part, parts);
-    reference->run(&args, part, parts);
-    run_fused(testcase->op, &args, ROLE_FUSED_AFTER, part, parts);
+        reference->prepare(&args, chunk, chunks);
+    reference->run(&args, chunk, chunks);
+    run_fused(testcase->op, &args, ROLE_FUSED_AFTER, chunk, chunks);
     arena_free(&arena);
 }
 
@@ -282,16 +282,16 @@ static void check_here(struct testcase *testcase, const struct kernel *kernel, c
     bool strayed = false;
     struct picture expected = run_reference(testcase, kernel, &before);
     struct picture found = run_call(testcase, call, 1, &before, &strayed);
-    struct picture in_parts = run_call(testcase, call, CHECK_PARTS, &before, &strayed);
+    struct picture in_chunks = run_call(testcase, call, CHECK_CHUNKS, &before, &strayed);
     out->tolerance = op_table[kernel->op].tolerance;
     out->error = largest_difference(testcase, &found, &expected);
-    bool by_parts = !same_bits(testcase, &found, &in_parts);
+    bool by_chunks = !same_bits(testcase, &found, &in_chunks);
     testcase_cut(testcase, kernel_loads_least(wanted->load));
     struct picture alone = run_call(testcase, call, 1, &before, &strayed);
     bool by_neighbours = !same_bits(testcase, &found, &alone);
     out->flaw = strayed         ? "it writes beside its result"
         : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
-        : by_parts              ? "its bits depend on the number of threads"
+        : by_chunks             ? "its bits depend on the number of threads"
         : by_neighbours         ? "a token's bits depend on the tokens beside it"
                                 : NULL;
 }
@@ -339,8 +339,8 @@ static double device_difference(const struct testcase *testcase, const struct pi
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// More room than the test case needs, as far as these loads go, on so small a device that blocks have several pieces of
-// work each.
+// More room than the test case needs, as far as these loads go, on so small a device that blocks have several work
+// tiles each.
 static void widen(struct testcase_room *room, enum op_kind op, enum kernel_load loads)
 {
     int most = kernel_loads_most(loads), all = kernel_walks_sequences(op) ? INT32_MAX : most;

@@ -7,7 +7,7 @@
 
 enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 
-// Every format that a row lists, for few and for many tokens: each weight format; each cache format on both sides, and
+// Every format that a row lists, for decode and for prefill: each weight format; each cache format on both sides, and
 // beside another one. Returns how many; their seed is 0 and their head size is drawn.
 int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_CASES_MAX]);
 

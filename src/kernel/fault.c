@@ -61,11 +61,11 @@ static void spoil(const struct kernel *kernel, const void *args, bool nan)
 }
 
 // One caller does everything, so that no other can write the truth over the lie.
-static void run_spoilt(const void *arguments, int part, int parts)
+static void run_spoilt(const void *arguments, int chunk, int chunks)
 {
     const struct fault *fault = arguments;
-    (void)parts;
-    if (part != 0)
+    (void)chunks;
+    if (chunk != 0)
         return;
     if (fault->kernel->prepare)
         fault->kernel->prepare(fault->args, 0, 1);

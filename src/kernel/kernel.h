@@ -31,8 +31,8 @@ enum { KERNEL_LOADS = 7, KERNEL_DECODE_ROWS_MAX = 8 };
 struct kernel_packing {
     const char *name;
     size_t (*bytes)(enum dtype dtype, int rows, int cols);
-    // Each of `parts` callers packs its share of a matrix as the file has it. `out` is 64-byte aligned.
-    void (*pack)(const struct weight *weight, int part, int parts, void *out);
+    // Packs one of `chunks` ranges of a matrix as the file has it. `out` is 64-byte aligned.
+    void (*pack)(const struct weight *weight, int chunk, int chunks, void *out);
 };
 
 // A row fuses these neighbours of its op in the list, if they pass their results on to no other op.
@@ -92,9 +92,9 @@ struct kernel {
     int cols_multiple;                    // linear and experts: of their columns; 0: any
     uint64_t k, v;                        // of kv_write and attention
     uint64_t latents;                     // of the same, where V lies in K (kv/layout.h)
-    uint64_t sink;         // of the same: in which formats a sequence's first pages may be, where the rest is not,
-    uint64_t sink_beside;  // and beside which formats of the rest; 0: any
-    int head_dim;          // attention: exactly that of K and of V; 0: any
+    uint64_t sink;                        // of the same: formats of sink pages, where the other pages have another one,
+    uint64_t sink_beside;                 // and beside which formats of the others; 0: any
+    int head_dim;                         // attention: exactly that of K and of V; 0: any
     int head_dim_multiple; // of transform, kv_write and attention, of latents those of K and of V; 0: any
     int head_dim_max;      // of rope, too: of V and, unless V lies in K, of K; 0: any
     uint64_t x;            // norm: what its input is in; 0: anything
@@ -106,12 +106,12 @@ struct kernel {
     int shared_bytes;      // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
     uint32_t fuses;        // KERNEL_FUSES_*: neighbours in the list of ops that it fuses
 
-    // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
-    void (*run)(const void *args, int part, int parts);
+    // args is the struct of the op. Computes one of `chunks` ranges of the work, takes no lock and writes nowhere else.
+    void (*run)(const void *args, int chunk, int chunks);
 
     // All callers do this before any of them runs; NULL: nothing. It may fill the scratch memory of the op's arguments,
     // which has as many bytes as scratch_bytes asks for; NULL: it needs none.
-    void (*prepare)(const void *args, int part, int parts);
+    void (*prepare)(const void *args, int chunk, int chunks);
     size_t (*scratch_bytes)(const struct kernel_extent *extent);
 
     // CUDA, in place of run and prepare: writes down the launches that do this op and returns how many there are. It
@@ -140,16 +140,16 @@ const struct kernel *kernel_reference(enum op_kind op);
 
 // A kernel with the arguments it is to run on.
 struct kernel_call {
-    void (*run)(const void *args, int part, int parts);
+    void (*run)(const void *args, int chunk, int chunks);
     const void *args;
-    void (*prepare)(const void *args, int part, int parts); // on all parts before any runs; NULL: nothing
+    void (*prepare)(const void *args, int chunk, int chunks); // on all chunks before any runs; NULL: nothing
 };
 
-// [*first, *end) is part's share of `count` things.
-static inline void kernel_share(int count, int part, int parts, int *first, int *end)
+// [*first, *end) is the chunk's range of `count` things: all chunks together cover each of them once.
+static inline void kernel_range(int count, int chunk, int chunks, int *first, int *end)
 {
-    *first = (int)((int64_t)count * part / parts);
-    *end = (int)((int64_t)count * (part + 1) / parts);
+    *first = (int)((int64_t)count * chunk / chunks);
+    *end = (int)((int64_t)count * (chunk + 1) / chunks);
 }
 
 #endif

@@ -173,7 +173,7 @@ struct kv_write_args {
     const struct batch *batch;
     const float *k, *v;
     struct kv_place cache;
-    struct kv_place sink; // of a sequence's first pages: a class of its own has those, in its own format
+    struct kv_place sink; // of sink pages, a class of its own with its own format
     int sink_pages;       // as many of them; 0: all are in `cache`
     bool scale_search;    // scales of least square error, for formats that leave a choice (kernel/ref/kv_codec.h)
     const struct rope_args *rope;           // before it, where the kernel fuses it
@@ -206,7 +206,7 @@ struct attention_args {
     float softcap;      // 0: none
     const float *sinks; // (heads), NULL: none
     struct kv_place cache;
-    struct kv_place sink; // of a sequence's first pages: a class of its own has those, in its own format
+    struct kv_place sink; // of sink pages, a class of its own with its own format
     int sink_pages;       // as many of them; 0: all are in `cache`
     void *scratch;        // as much as the kernel asks for; shared by all ops of a step
 };
@@ -334,8 +334,8 @@ struct all_reduce_args {
     X(adds, op->adds, coin)                                                                         \
     X(f32_out, is_f32(op->out), a->adds || coin)
 
-// All gather: out = the columns of all ranks, side by side: each has its part (kernel_share) of the units of columns.
-enum { JOIN_UNIT = 16 };
+// All gather: out = the columns of all ranks, side by side: each has its part (kernel_range) of the units of columns.
+enum { ALL_GATHER_UNIT = 16 };
 struct all_gather_args {
     const int *rows;
     const float *parts; // (ranks, stride): of each (rows, its columns)
@@ -349,31 +349,31 @@ struct all_gather_args {
     X(OUT, out, OUT, PER_ROW, a->width, VALUE_F32)
 #define ALL_GATHER_NUMBERS(X, OWN)                                                                  \
     X(ranks, model->shard.ranks, between(2, 5, 2))                                                  \
-    X(width, op->width, between(1, 300, WIDE) + a->ranks * JOIN_UNIT)                               \
+    X(width, op->width, between(1, 300, WIDE) + a->ranks * ALL_GATHER_UNIT)                               \
     X(stride, rank_stride(op->in), (size_t)(*a->rows + 1) * columns_max(a->width, a->ranks))
 
 // The four arrays of struct routes.
 #define ROUTES_OPERANDS(X, written, order)                                                          \
-    X(written, routes.expert, EXPERT, PER_ROW, a->routes.chosen, VALUE_INT)                         \
-    X(written, routes.share, SHARE, PER_ROW, a->routes.chosen, VALUE_F32)                           \
-    X(order, routes.pair, PAIR, PER_ROW, a->routes.chosen, VALUE_INT)                               \
+    X(written, routes.expert, EXPERT, PER_ROW, a->routes.top_k, VALUE_INT)                         \
+    X(written, routes.weight, EXPERT_WEIGHT, PER_ROW, a->routes.top_k, VALUE_F32)                           \
+    X(order, routes.pair, PAIR, PER_ROW, a->routes.top_k, VALUE_INT)                               \
     X(order, routes.first, FIRST, WHOLE, a->routes.experts + 1, VALUE_INT)
 #define ROUTES_NUMBERS(OWN)                                                                         \
     OWN(routes.experts, config->experts.count)                                                      \
-    OWN(routes.chosen, config->experts.chosen)
+    OWN(routes.top_k, config->experts.top_k)
 
 enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
 // Top-k routing. Scores of a token's experts are the softmax or sigmoid of the router's logits. The highest scores are
 // selected (of equals the first), and are the experts' weights; a bias is added for selection only (DeepSeek-V3,
-// e_score_correction_bias). With groups, only the groups_chosen groups whose group_best highest scores add up to most
+// e_score_correction_bias). With groups, only the topk_group groups whose group_best highest scores add up to most
 // are looked at.
 struct route_args {
     const int *rows;
     const float *logits; // (rows, experts); f32 on a GPU, too
     const float *bias;   // (experts) or NULL
     enum route_score score;
-    int groups, groups_chosen, group_best; // 1 group: all experts are looked at
+    int groups, topk_group, group_best; // 1 group: all experts are looked at
     bool normalise;                        // weights are divided by their sum
     float scale;                           // of weights, after that
     struct routes routes;
@@ -386,7 +386,7 @@ struct route_args {
 #define ROUTE_NUMBERS(X, OWN)                                                                       \
     OWN(score, config->experts.score)                                                               \
     OWN(groups, config->experts.groups)                                                             \
-    OWN(groups_chosen, config->experts.groups_chosen)                                               \
+    OWN(topk_group, config->experts.topk_group)                                               \
     OWN(group_best, config->experts.group_best)                                                     \
     OWN(normalise, config->experts.normalise)                                                       \
     OWN(scale, (float)config->experts.scale)                                                        \
@@ -396,7 +396,7 @@ struct route_args {
 // same x.
 struct experts_args {
     const int *rows; // tokens
-    const float *x;  // (rows, in), or, with x_per_slot, (rows, chosen, in)
+    const float *x;  // (rows, in), or, with x_per_slot, (rows, top_k, in)
     bool x_per_slot;
     int in;
     struct routes routes;
@@ -406,17 +406,17 @@ struct experts_args {
         struct weight weight; // one expert's shape; those of all lie one after the other, packed each by itself
         const float *scales;  // (experts): each expert's own besides weight.scale; NULL: none
         const float *bias;    // (experts, weight.rows) or NULL
-        float *y;             // (rows, chosen, weight.rows)
+        float *y;             // (rows, top_k, weight.rows)
     } output[EXPERTS_OUTPUTS_MAX];
 };
 #define EXPERTS_OPERANDS(X, EACH, FUSED)                                                            \
     X(ROWS, rows, NONE, WHOLE, 0, VALUE_BYTES)                                                      \
-    X(IN, x, IN, PER_ROW, a->in * (a->x_per_slot ? a->routes.chosen : 1), VALUE_BF16)               \
+    X(IN, x, IN, PER_ROW, a->in * (a->x_per_slot ? a->routes.top_k : 1), VALUE_BF16)               \
     ROUTES_OPERANDS(X, IN, IN)                                                                      \
     EACH(WEIGHT, output, weight, MATRIX, WHOLE, a->routes.experts, VALUE_BYTES)                     \
     EACH(OPTIONAL, output, scales, SCALES, WHOLE, a->routes.experts, VALUE_F32)                     \
     EACH(OPTIONAL, output, bias, BIAS, WHOLE, a->routes.experts * a->output[i].weight.rows, VALUE_F32) \
-    EACH(OUT, output, y, MATRIX, PER_ROW, a->routes.chosen * a->output[i].weight.rows, VALUE_BF16)  \
+    EACH(OUT, output, y, MATRIX, PER_ROW, a->routes.top_k * a->output[i].weight.rows, VALUE_BF16)  \
     X(SCRATCH, scratch, NONE, WHOLE, 0, VALUE_BYTES)
 #define EXPERTS_NUMBERS(X, OWN)                                                                     \
     OWN(in, op->width)                                                                              \
@@ -427,7 +427,7 @@ struct experts_args {
 // out = the sum over slots of the expert's weight * x
 struct combine_args {
     const int *rows;
-    const float *x; // (rows, chosen, width)
+    const float *x; // (rows, top_k, width)
     float *out;     // (rows, width)
     int width;
     bool f32_out; // on a GPU: out is f32 (a partial sum of several ranks'), else bfloat16
@@ -435,7 +435,7 @@ struct combine_args {
 };
 #define COMBINE_OPERANDS(X, EACH, FUSED)                                                            \
     X(ROWS, rows, NONE, WHOLE, 0, VALUE_BYTES)                                                      \
-    X(IN, x, IN, PER_ROW, a->routes.chosen * a->width, VALUE_BF16)                                  \
+    X(IN, x, IN, PER_ROW, a->routes.top_k * a->width, VALUE_BF16)                                  \
     X(OUT, out, OUT, PER_ROW, a->width, a->f32_out ? VALUE_F32 : VALUE_BF16)                        \
     ROUTES_OPERANDS(X, IN, IN)
 #define COMBINE_NUMBERS(X, OWN)                                                                     \
@@ -468,7 +468,7 @@ struct conv_args {
 struct ssm_scan_args {
     const struct batch *batch;
     const float *mixed; // (rows, heads * values + 2 * groups * keys): x, then b and c of each group
-    const float *time;  // (rows, heads): dt
+    const float *dt;    // (rows, heads)
     float *out;         // (rows, heads * values)
     int groups;
     const float *a, *d, *dt_bias; // (heads)
@@ -479,7 +479,7 @@ struct ssm_scan_args {
     X(BATCH, batch, NONE, WHOLE, 0, VALUE_BYTES)                                                    \
     X(IN, mixed, IN, PER_ROW,                                                                       \
       a->state.layout.heads * a->state.layout.values + 2 * a->groups * a->state.layout.keys, VALUE_BF16) \
-    X(IN, time, SECOND, PER_ROW, a->state.layout.heads, VALUE_BF16)                                 \
+    X(IN, dt, SECOND, PER_ROW, a->state.layout.heads, VALUE_BF16)                                 \
     X(OUT, out, OUT, PER_ROW, a->state.layout.heads * a->state.layout.values, VALUE_BF16)           \
     X(VECTOR, a, DECAY, WHOLE, a->state.layout.heads, VALUE_F32)                                    \
     X(VECTOR, d, MORE_1, WHOLE, a->state.layout.heads, VALUE_F32)                                   \
@@ -494,13 +494,13 @@ struct ssm_scan_args {
 
 // Gated delta rule, recurrent form: token by token the matrix S of each head, (keys, values), becomes decay S, and then
 // is changed so that it recalls v for k, or a part of the way: S += k (beta (v - k S))^T. out = q S. Sums run over keys
-// in order. q and k are brought to length 1, q besides divided by sqrt(keys); decay = exp(a softplus(dt + dt_bias)),
-// and beta is the sigmoid of the operand. Heads share q and k in groups.
+// in order. q and k are normalised to length 1 (L2), q besides divided by sqrt(keys); decay = exp(a softplus(dt +
+// dt_bias)), and beta is the sigmoid of the operand. Heads share q and k in groups.
 #define GATED_DELTA_EPSILON 1e-6f // added to squares of lengths
 struct gated_delta_args {
     const struct batch *batch;
     const float *mixed;       // (rows, 2 * groups * keys + heads * values): q of each group, k of each, v of each head
-    const float *time, *beta; // (rows, heads): dt, beta
+    const float *dt, *beta;   // (rows, heads)
     float *out;               // (rows, heads * values)
     int groups;
     bool interleaved;            // head h is of group h % groups; else those of a group stand together
@@ -511,7 +511,7 @@ struct gated_delta_args {
     X(BATCH, batch, NONE, WHOLE, 0, VALUE_BYTES)                                                    \
     X(IN, mixed, IN, PER_ROW,                                                                       \
       a->state.layout.heads * a->state.layout.values + 2 * a->groups * a->state.layout.keys, VALUE_BF16) \
-    X(IN, time, SECOND, PER_ROW, a->state.layout.heads, VALUE_BF16)                                 \
+    X(IN, dt, SECOND, PER_ROW, a->state.layout.heads, VALUE_BF16)                                 \
     X(IN, beta, THIRD, PER_ROW, a->state.layout.heads, VALUE_BF16)                                  \
     X(OUT, out, OUT, PER_ROW, a->state.layout.heads * a->state.layout.values, VALUE_BF16)           \
     X(VECTOR, a, DECAY, WHOLE, a->state.layout.heads, VALUE_F32)                                    \

@@ -64,11 +64,11 @@ struct state_place {
 // top_k + slot is the number of a (token, slot) pair. Pairs are listed by expert, so that an expert's weights are read
 // once for all of them, and an expert without pairs is not read at all.
 struct routes {
-    int experts, chosen;
-    int32_t *expert; // (rows, chosen), those of a token all different, the highest score first
-    float *share;    // (rows, chosen)
+    int experts, top_k;
+    int32_t *expert; // (rows, top_k), those of a token all different, the highest score first
+    float *weight;   // (rows, top_k)
     int32_t *first;  // (experts + 1): where the pairs of each expert begin in `pair`
-    int32_t *pair;   // (rows * chosen): every pair, by expert; the order within one expert is free
+    int32_t *pair;   // (rows * top_k): every pair, by expert; the order within one expert is free
 };
 
 // ---- operands ----
@@ -100,7 +100,7 @@ enum op_slot {
     SLOT_THIRD,
     SLOT_OUT,
     SLOT_EXPERT, // of the routes, as are the next three
-    SLOT_SHARE,
+    SLOT_EXPERT_WEIGHT,
     SLOT_PAIR,
     SLOT_FIRST,
     SLOT_MATRIX, // matrix[i]: its output, its tensor, its bias, the scales of its experts

@@ -7,7 +7,7 @@
 #include "kernel/ref/experts.h"
 #include "kernel/testcase_draw.h"
 
-enum { PACKED_ALIGNMENT = 64, PACKING_PARTS = 2 };
+enum { PACKED_ALIGNMENT = 64, PACKING_CHUNKS = 2 };
 enum { LARGE_BYTES = 64 << 20, LARGE_WIDTH = 4096, LARGE_ROWS = LARGE_BYTES / LARGE_WIDTH / 4, GPU_LARGE_OUT = 28672 };
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -19,8 +19,8 @@ static int greater(int a, int b) { return a > b ? a : b; }
 // The most columns that one of the ranks has.
 static size_t columns_max(int width, int ranks)
 {
-    int units = (width + JOIN_UNIT - 1) / JOIN_UNIT;
-    return (size_t)((units + ranks - 1) / ranks * JOIN_UNIT);
+    int units = (width + ALL_GATHER_UNIT - 1) / ALL_GATHER_UNIT;
+    return (size_t)((units + ranks - 1) / ranks * ALL_GATHER_UNIT);
 }
 
 // The expressions of kernel/op.h use these macros. Each is a statement of its own: the order of draws is the list's.
@@ -166,11 +166,11 @@ enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 
 static int draw_linear_rows(struct draw *draw, enum dtype dtype)
 {
-    bool few = draw_is_decode(draw);
+    bool decode = draw_is_decode(draw);
     int multiple = greater(draw->kernel->rows_multiple, 1);
     if (draw->kernel->device == DEVICE_CUDA)
         return multiple * draw_size(draw, 1, (draw_is_short(draw) ? 160 : 300) / multiple, GPU_LARGE_OUT / multiple);
-    return draw_size(draw, 1, 40, few ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024);
+    return draw_size(draw, 1, 40, decode ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024);
 }
 
 // Between an op and a fused neighbour.
@@ -347,11 +347,11 @@ struct packing_work {
     uint8_t *out;
 };
 
-static void pack_part(void *context, int phase, int part, int parts)
+static void pack_chunk(void *context, int step, int chunk, int chunks)
 {
     const struct packing_work *work = context;
-    (void)phase;
-    work->packing->pack(&work->weight, part, parts, work->out);
+    (void)step;
+    work->packing->pack(&work->weight, chunk, chunks, work->out);
 }
 
 // Packs `count` matrices that are not to be read as the file has them, one after the other.
@@ -364,9 +364,9 @@ static void bind_weight(struct testcase *testcase, const struct kernel *kernel, 
     struct packing_work work = { kernel->packing, *weight, packed };
     for (int i = 0; i < count; i++, work.out += bytes) {
         if (testcase->pool)
-            thread_pool_run(testcase->pool, &(struct thread_pool_work){ pack_part, &work, .phases = 1 });
-        for (int part = 0; part < PACKING_PARTS && !testcase->pool; part++)
-            pack_part(&work, 0, part, PACKING_PARTS);
+            thread_pool_run(testcase->pool, &(struct thread_pool_work){ pack_chunk, &work, .steps = 1 });
+        for (int chunk = 0; chunk < PACKING_CHUNKS && !testcase->pool; chunk++)
+            pack_chunk(&work, 0, chunk, PACKING_CHUNKS);
         work.weight.data = (const char *)work.weight.data
             + dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
     }
@@ -381,7 +381,7 @@ size_t draw_scratch_bytes(const struct testcase *testcase, const struct kernel *
         return 0;
     if (testcase->op == OP_EXPERTS) {
         const struct experts_args *args = &testcase->args.experts;
-        extent.rows *= args->routes.chosen;
+        extent.rows *= args->routes.top_k;
         extent.width = args->in;
         for (int i = 0; i < args->outputs; i++)
             extent.weights |= (uint64_t)1 << args->output[i].weight.dtype;
@@ -420,7 +420,7 @@ union op_args *testcase_args_for(struct testcase *testcase, const struct kernel 
     struct operand_use uses[OP_OPERANDS_MAX];
     int count = op_operands(testcase->op, args, uses);
     size_t bytes = draw_scratch_bytes(testcase, kernel);
-    size_t here = kernel->device == DEVICE_CPU || !bytes ? bytes : 1; // an address, where nobody here uses it
+    size_t here = kernel->device == DEVICE_CPU || !bytes ? bytes : 1; // an address that the host does not use
     for (int i = 0; i < count; i++)
         if (uses[i].operand->role == ROLE_SCRATCH && bytes)
             *operand_pointer(&uses[i]) = memset(new_aligned(&testcase->arena, here), NOTHING, here);

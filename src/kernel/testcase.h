@@ -31,7 +31,7 @@ struct testcase_options {
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
     bool latent;           // V lies in K
-    uint64_t sink;         // of which a sequence's first pages may have one; 0: they are like the others
+    uint64_t sink;         // formats of which sink pages may have one; 0: there are no sink pages
     int head_dim;          // 0: drawn, among those that fit
     int value_dim;         // of latents, where there is a head_dim
     uint32_t fuses;        // KERNEL_FUSES_*: the neighbours that the row fuses

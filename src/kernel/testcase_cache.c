@@ -37,13 +37,14 @@ static int first_seen(const struct scene *scene, int sequence)
     return scene->window && old >= scene->window ? old - scene->window + 1 : 0;
 }
 
-// The least rows of each sequence: attention's rows for many take no sequence with few.
+// The least rows of each sequence: prefill attention takes no sequence that decode attention serves.
 static int least_each(const struct draw *draw)
 {
     return draw->kernel->op == OP_ATTENTION ? kernel_loads_least(draw->kernel->load) : 1;
 }
 
-// The first row of a sequence. On a GPU some have few rows and some have many, where a row takes both.
+// The first row of a sequence. On a GPU some sequences have rows for decode and some for prefill, where a kernel takes
+// both.
 static int first_row(const struct draw *draw, int sequence, int sequences, int tokens)
 {
     if (draw->kernel->device == DEVICE_CPU || least_each(draw) > 1)
@@ -56,7 +57,7 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
 {
     struct testcase *testcase = draw->testcase;
     int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : TESTCASE_SEQUENCES_MAX;
-    bool is_far = draw->is_long && draw_is_decode(draw); // so long that blocks of threads take turns
+    bool is_far = draw->is_long && draw_is_decode(draw); // so long that a CTA has several work tiles
     int room = tokens / least_each(draw), sequences = draw_size(draw, 1, room < most ? room : most, 1);
     int32_t *positions = ARENA_NEW(&testcase->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
@@ -176,7 +177,7 @@ static void draw_groups(struct draw *draw, int kv_heads, int group, bool latent,
     scene->heads = kv_heads * group - scene->lead - (draw_coin(draw) ? draw_size(draw, 0, room, 0) : 0);
 }
 
-static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
+static void draw_scene(struct draw *draw, struct scene *scene, int large_prefill, int large_old)
 {
     bool is_wide = draw->is_long && !draw_is_decode(draw);
     int kv_heads = draw_size(draw, 1, is_wide ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
@@ -196,7 +197,7 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     } else {
         if (draw->wanted->sink)
             scene->sink_pages = draw_size(draw, draw->wanted->size == TESTCASE_SMALL, SINK_PAGES_MAX, 1);
-        draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
+        draw_sequences(draw, scene, draw_tokens(draw, large_prefill), large_old);
         draw_pages(draw, scene);
     }
     for (int i = 0; i < KV_CLASSES_MAX; i++)

@@ -36,7 +36,7 @@ static int draw_between(struct draw *draw, int least, int most)
     return draw_size(draw, least, most, most);
 }
 
-int draw_tokens(struct draw *draw, int large_many)
+int draw_tokens(struct draw *draw, int large_prefill)
 {
     const struct testcase_step *step = &draw->wanted->step;
     int least = kernel_loads_least(draw->wanted->load), most = kernel_loads_most(draw->wanted->load);
@@ -51,7 +51,7 @@ int draw_tokens(struct draw *draw, int large_many)
         return draw_size(draw, 300, 2100, 0);
     if (least > KERNEL_DECODE_ROWS_MAX + 1)
         return draw_between(draw, least, least + enough);
-    return draw_size(draw, KERNEL_DECODE_ROWS_MAX + 2, enough, large_many);
+    return draw_size(draw, KERNEL_DECODE_ROWS_MAX + 2, enough, large_prefill);
 }
 
 // The head sizes of published models, and some that no model has; the same for latents, with the channels of V.

@@ -13,7 +13,7 @@ struct draw {
     const struct kernel *kernel;
     const struct testcase_options *wanted;
     uint64_t seed;
-    bool is_long; // on a GPU, now and then: more tokens than any tile has, or, of few, far into their sequences
+    bool is_long; // on a GPU, now and then: prefill of more tokens than a tile, or decode far into the sequences
 };
 
 int draw_size(struct draw *draw, int low, int high,
@@ -30,13 +30,13 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
 // Room for results, which are (rows, row_values) and NaN at first.
 float *draw_output(struct draw *draw, int rows, int row_values);
 
-// The same for what has a row for each token and is read by nobody here; see `repeats` of the test case.
+// The same for operands with a row per token that only the device reads; see `repeats` of the test case.
 float *draw_row_values(struct draw *draw, int rows, int width);
 float *draw_row_output(struct draw *draw, int rows, int width);
 float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
 uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values);
 
-int draw_tokens(struct draw *draw, int large_many);             // few or many, by the load, or as the step says
+int draw_tokens(struct draw *draw, int large_prefill); // of decode or prefill, by the load, or as the step says
 void draw_batch(struct draw *draw, int tokens, int vocabulary); // one sequence, and no pages
 
 size_t draw_scratch_bytes(const struct testcase *testcase, const struct kernel *kernel); // that the kernel asks for

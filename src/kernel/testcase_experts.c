@@ -7,14 +7,14 @@
 #include "kernel/ref/experts.h"
 #include "kernel/testcase_draw.h"
 
-enum { LARGE_BYTES = 64 << 20, LARGE_EXPERTS = 32, LARGE_CHOSEN = 8, LARGE_IN = 2048, LARGE_OUT = 1536 };
-enum { ROUTE_EXPERT, ROUTE_SHARE, ROUTE_PAIR, ROUTE_FIRST }; // outputs of route
+enum { LARGE_BYTES = 64 << 20, LARGE_EXPERTS = 32, LARGE_TOP_K = 8, LARGE_IN = 2048, LARGE_OUT = 1536 };
+enum { ROUTE_EXPERT, ROUTE_WEIGHT, ROUTE_PAIR, ROUTE_FIRST }; // outputs of route
 
 static struct routes draw_counts(struct draw *draw, int experts_max)
 {
     struct routes routes = { .experts = draw_size(draw, 1, experts_max, LARGE_EXPERTS) };
     int most = routes.experts < 6 ? routes.experts : 6;
-    routes.chosen = draw_size(draw, 1, most, LARGE_CHOSEN);
+    routes.top_k = draw_size(draw, 1, most, LARGE_TOP_K);
     return routes;
 }
 
@@ -22,17 +22,17 @@ static struct routes draw_counts(struct draw *draw, int experts_max)
 static void draw_routes(struct draw *draw, struct routes *routes, int rows)
 {
     struct arena *arena = &draw->testcase->arena;
-    int pairs = rows * routes->chosen;
+    int pairs = rows * routes->top_k;
     routes->expert = ARENA_NEW(arena, int32_t, pairs);
     routes->pair = ARENA_NEW(arena, int32_t, pairs);
     routes->first = ARENA_NEW(arena, int32_t, routes->experts + 1);
-    routes->share = draw_values(draw, rows, routes->chosen);
+    routes->weight = draw_values(draw, rows, routes->top_k);
     for (int row = 0; row < rows; row++) {
-        int32_t *expert = routes->expert + row * routes->chosen;
+        int32_t *expert = routes->expert + row * routes->top_k;
         int start = random_between(&draw->seed, 0, routes->experts - 1), step = 1;
-        while (step * routes->chosen < routes->experts && random_between(&draw->seed, 0, 2))
+        while (step * routes->top_k < routes->experts && random_between(&draw->seed, 0, 2))
             step++;
-        for (int i = 0; i < routes->chosen; i++) // no two alike: less than once around
+        for (int i = 0; i < routes->top_k; i++) // no two alike: less than once around
             expert[i] = (start + i * step) % routes->experts;
     }
     experts_order(routes, rows);
@@ -57,14 +57,14 @@ static float *draw_logits(struct draw *draw, int rows, int experts)
 static void draw_groups(struct draw *draw, struct route_args *args)
 {
     int experts = args->routes.experts;
-    args->groups = args->groups_chosen = args->group_best = 1;
+    args->groups = args->topk_group = args->group_best = 1;
     if (experts % 4 || experts < 8 || !draw_coin(draw))
         return;
     args->groups = 4;
-    args->groups_chosen = draw_size(draw, 1, 3, 2);
+    args->topk_group = draw_size(draw, 1, 3, 2);
     args->group_best = draw_size(draw, 1, 2, 2);
-    if (args->groups_chosen * (experts / 4) < args->routes.chosen)
-        args->groups_chosen = args->groups;
+    if (args->topk_group * (experts / 4) < args->routes.top_k)
+        args->topk_group = args->groups;
 }
 
 void draw_route(struct draw *draw)
@@ -81,9 +81,9 @@ void draw_route(struct draw *draw)
     args->score = draw_coin(draw) ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
     args->normalise = draw_coin(draw);
     args->scale = draw_coin(draw) ? 2.5f : 1;
-    routes->expert = (int32_t *)(void *)draw_output(draw, rows, routes->chosen);
-    routes->share = draw_output(draw, rows, routes->chosen);
-    routes->pair = (int32_t *)(void *)draw_output(draw, rows, routes->chosen);
+    routes->expert = (int32_t *)(void *)draw_output(draw, rows, routes->top_k);
+    routes->weight = draw_output(draw, rows, routes->top_k);
+    routes->pair = (int32_t *)(void *)draw_output(draw, rows, routes->top_k);
     size_t first_bytes = ((size_t)routes->experts + 1) * sizeof *routes->first;
     routes->first = (int32_t *)(void *)draw_output_bytes(draw, first_bytes, 0);
 }
@@ -93,7 +93,7 @@ bool is_order(const struct testcase *testcase, int output) { return testcase->op
 void read_order(const struct testcase *testcase, int output, float *values)
 {
     const struct routes *routes = &testcase->args.route.routes;
-    int pairs = testcase->rows * routes->chosen;
+    int pairs = testcase->rows * routes->top_k;
     if (output != ROUTE_PAIR)
         return;
     for (int i = 0; i < pairs; i++)
@@ -112,19 +112,19 @@ static void draw_experts_output(struct draw *draw, int index, enum dtype dtype)
     struct experts_args *args = &testcase->args.experts;
     struct experts_output *output = &args->output[index];
     const struct routes *routes = &args->routes;
-    bool on_cpu = draw->kernel->device == DEVICE_CPU, few = draw_is_decode(draw);
-    int large = on_cpu && few ? LARGE_BYTES / LARGE_CHOSEN / (int)dtype_bytes(dtype, LARGE_IN) : LARGE_OUT;
+    bool on_cpu = draw->kernel->device == DEVICE_CPU, decode = draw_is_decode(draw);
+    int large = on_cpu && decode ? LARGE_BYTES / LARGE_TOP_K / (int)dtype_bytes(dtype, LARGE_IN) : LARGE_OUT;
     int rows = draw_size(draw, 1, on_cpu ? 40 : 200, large);
     output->weight = draw_weight(draw, dtype, routes->experts * rows, args->in);
     output->weight.rows = rows;
     output->scales = draw_coin(draw) ? draw_values(draw, 1, routes->experts) : NULL;
     output->bias = draw_coin(draw) ? draw_values(draw, routes->experts, rows) : NULL;
-    output->y = draw_output(draw, testcase->rows, routes->chosen * rows);
+    output->y = draw_output(draw, testcase->rows, routes->top_k * rows);
     int used = 0;
     for (int i = 0; i < routes->experts; i++)
         used += routes->first[i] < routes->first[i + 1];
     testcase->bytes_moved += dtype_bytes(dtype, (size_t)used * (size_t)rows * (size_t)args->in);
-    testcase->flops += 2.0 * testcase->rows * routes->chosen * rows * args->in;
+    testcase->flops += 2.0 * testcase->rows * routes->top_k * rows * args->in;
 }
 
 void draw_experts(struct draw *draw)
@@ -141,7 +141,7 @@ void draw_experts(struct draw *draw)
     draw_routes(draw, &args->routes, testcase->rows);
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_IN / block);
     args->x_per_slot = draw_coin(draw);
-    int x_width = args->in * (args->x_per_slot ? args->routes.chosen : 1);
+    int x_width = args->in * (args->x_per_slot ? args->routes.top_k : 1);
     args->x = draw_values(draw, testcase->rows, x_width);
     args->outputs = draw_size(draw, 1, EXPERTS_OUTPUTS_MAX, 1);
     for (int i = 0; i < args->outputs; i++)
@@ -159,7 +159,7 @@ void draw_combine(struct draw *draw)
     args->routes = draw_counts(draw, 9);
     draw_routes(draw, &args->routes, testcase->rows);
     args->width = draw_size(draw, 1, 300, LARGE_IN);
-    args->x = draw_values(draw, testcase->rows, args->routes.chosen * args->width);
+    args->x = draw_values(draw, testcase->rows, args->routes.top_k * args->width);
     args->out = draw_output(draw, testcase->rows, args->width);
     args->f32_out = draw_coin(draw);
 }

@@ -136,7 +136,7 @@ void draw_ssm_scan(struct draw *draw)
     args->dt_min = draw_coin(draw) ? 0.5f : 0;
     args->dt_max = draw_coin(draw) ? 1.5f : INFINITY;
     args->mixed = draw_values(draw, tokens, width);
-    args->time = draw_values(draw, tokens, heads);
+    args->dt = draw_values(draw, tokens, heads);
     args->out = draw_output(draw, tokens, heads * values);
     draw_pool(draw, &args->state);
     testcase->bytes_moved += 2 * (size_t)testcase->batch.sequences * (size_t)(heads * keys * values) * sizeof(float);
@@ -158,7 +158,7 @@ void draw_gated_delta(struct draw *draw)
     args->a = draw_decay(draw, heads);
     args->dt_bias = draw_values(draw, 1, heads);
     args->mixed = draw_values(draw, tokens, width);
-    args->time = draw_values(draw, tokens, heads);
+    args->dt = draw_values(draw, tokens, heads);
     args->beta = draw_values(draw, tokens, heads);
     args->out = draw_output(draw, tokens, heads * values);
     draw_pool(draw, &args->state);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/deepseek.c: DeepSeek V2 and V3: multi-head latent attention. Keys and values of all heads are made of one short
-// vector of a token, its latent, and a few channels that turn. The cache holds these alone: a head's query is brought
-// to the latents' channels, attention works on latents, and its result is brought to the head's values.
+// model/deepseek.c: DeepSeek V2 and V3: multi-head latent attention (MLA) with absorbed weights. Keys and values of all
+// heads are made of one short vector per token, its latent, and some rotary dims. The cache holds these alone: w_uk
+// projects a head's query to the latent's channels, attention runs over latents, and w_uv projects its result to the
+// head's values.
 #include <math.h>
 #include <string.h>
 
@@ -216,7 +217,7 @@ static bool read_choice(struct graph *graph, const char *method, const char *sco
     experts->score = strcmp(score, "sigmoid") ? ROUTE_SOFTMAX : ROUTE_SIGMOID;
     experts->group_best = !strcmp(method, "noaux_tc") ? 2 : 1;
     if (!strcmp(method, "greedy"))
-        experts->groups = experts->groups_chosen = 1;
+        experts->groups = experts->topk_group = 1;
     if (strcmp(method, "greedy") && strcmp(method, "group_limited_greedy") && strcmp(method, "noaux_tc"))
         return fail(graph->err,
                     "config.json: topk_method is \"%s\"; greedy, group_limited_greedy and noaux_tc are known", method);
@@ -236,7 +237,7 @@ static bool read_experts(struct graph *graph, const char *method, const char *sc
     if (!experts->count)
         return true;
     if (!source_int(source, "n_group", "expert_group_count", 1, EXPERTS_MAX, &experts->groups, err)
-        || !source_int(source, "topk_group", "expert_group_used_count", 1, EXPERTS_MAX, &experts->groups_chosen, err)
+        || !source_int(source, "topk_group", "expert_group_used_count", 1, EXPERTS_MAX, &experts->topk_group, err)
         || !source_int(source, "first_k_dense_replace", "leading_dense_block_count", 0, layers, &experts->first_layer,
                        err)
         || !source_int(source, "moe_layer_freq", NULL, 1, layers, &experts->moe_layer_freq, err)
@@ -249,11 +250,11 @@ static bool read_experts(struct graph *graph, const char *method, const char *sc
     experts->shared_width = shared * experts->width;
     experts->scale = experts->scale == 0 ? 1 : experts->scale; // what GGUFs mean by it
     int each = experts->count / experts->groups;
-    if (experts->count % experts->groups || experts->groups_chosen > experts->groups
-        || (experts->groups > 1 && each < experts->group_best) || experts->chosen > experts->groups_chosen * each
+    if (experts->count % experts->groups || experts->topk_group > experts->groups
+        || (experts->groups > 1 && each < experts->group_best) || experts->top_k > experts->topk_group * each
         || experts->shared_width > LINEAR_IN_MAX)
         return fail(err, "%d of %d experts cannot be chosen from %d of %d groups, with %d more for every token",
-                    experts->chosen, experts->count, experts->groups_chosen, experts->groups, shared);
+                    experts->top_k, experts->count, experts->topk_group, experts->groups, shared);
     return true;
 }
 

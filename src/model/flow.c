@@ -9,7 +9,7 @@ bool flow_buffer(const struct op *op, const struct operand *operand, int matrix,
     case SLOT_THIRD: *out = op->third; return true;
     case SLOT_OUT: *out = op->out; return true;
     case SLOT_EXPERT:
-    case SLOT_SHARE:
+    case SLOT_EXPERT_WEIGHT:
     case SLOT_PAIR:
     case SLOT_FIRST: *out = op->routes + (enum buffer)(operand->slot - SLOT_EXPERT); return true;
     case SLOT_MATRIX: *out = op->matrix[matrix].out; return operand->role != ROLE_WEIGHT;

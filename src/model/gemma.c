@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // model/gemma.c: Gemma 2 and 3. Both norm a block's result before adding it, scale the embedding and mix windowed with
-// full layers; Gemma 2 caps scores and logits, Gemma 3 norms q and k per head and turns windowed layers by another
+// full layers; Gemma 2 caps scores and logits, Gemma 3 norms q and k per head and rotates windowed layers by another
 // base.
 #include <math.h>
 
@@ -76,7 +76,7 @@ static bool gemma3_windowed(const struct graph *graph, int layer)
     return (layer + 1) % interval != 0;
 }
 
-// Windowed layers turn by their own base and are never stretched.
+// Windowed layers have a base frequency of their own, and no scaling of the context.
 static bool set_local_rope(struct graph *graph)
 {
     struct model *model = graph->model;

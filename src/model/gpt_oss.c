@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // model/gpt_oss.c: gpt-oss: attention with sinks, a window on every other layer, biases everywhere, and a mixture of
-// experts whose gates are clamped. Safetensors have an expert's gate and up as one matrix whose rows take turns.
+// experts whose gates are clamped. Safetensors have an expert's gate and up as one matrix whose rows alternate.
 #include "model/architecture.h"
 #include "model/tensor_lookup.h"
 

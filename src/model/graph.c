@@ -273,7 +273,7 @@ void graph_delta(struct graph *graph, const struct tensor *decay, const struct t
     graph_append(graph,
                  (struct op){ .kind = OP_GATED_DELTA,
                               .in = BUFFER_MIXED,
-                              .second = BUFFER_TIME,
+                              .second = BUFFER_DT,
                               .third = BUFFER_BETA,
                               .out = BUFFER_MIX,
                               .width = recurrent->channels,
@@ -289,7 +289,7 @@ void graph_scan(struct graph *graph, const struct tensor *decay, const struct te
     graph_append(graph,
                  (struct op){ .kind = OP_SSM_SCAN,
                               .in = BUFFER_MIXED,
-                              .second = BUFFER_TIME,
+                              .second = BUFFER_DT,
                               .out = BUFFER_MIX,
                               .width = recurrent->channels,
                               .a_log = graph->source.json,
@@ -345,7 +345,7 @@ static void append_experts(struct graph *graph, enum buffer in, int width, const
                      .routes = BUFFER_EXPERT,
                      .width = width,
                      .matrices = count,
-                     .groups = graph->model->config.experts.chosen,
+                     .groups = graph->model->config.experts.top_k,
                      .per_slot = per_slot };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
@@ -366,11 +366,12 @@ void graph_route(struct graph *graph, enum weight_name router, const struct tens
                               .vector = bias });
 }
 
-void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count)
+void graph_routed_experts(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices,
+                          int count)
 {
     const struct model_experts *experts = &graph->model->config.experts;
     append_experts(graph, in_out, width, matrices, count - 1, false);
-    append_act_mul(graph, count > 2 ? BUFFER_UP : BUFFER_GATE, experts->chosen * experts->width);
+    append_act_mul(graph, count > 2 ? BUFFER_UP : BUFFER_GATE, experts->top_k * experts->width);
     append_experts(graph, BUFFER_GATE, experts->width, matrices + count - 1, 1, true);
     graph_append(graph,
                  (struct op){ .kind = OP_COMBINE,
@@ -385,7 +386,7 @@ void graph_experts(struct graph *graph, enum weight_name router, const struct te
                    const struct op_matrix matrices[3])
 {
     graph_route(graph, router, bias);
-    graph_chosen(graph, BUFFER_H, graph->model->config.hidden, matrices, 3);
+    graph_routed_experts(graph, BUFFER_H, graph->model->config.hidden, matrices, 3);
 }
 
 void graph_attention_block(struct graph *graph, bool head_norms)
@@ -419,16 +420,16 @@ static void widen(struct model *model, enum buffer buffer, int width)
 static void set_experts_widths(struct model *model)
 {
     const struct model_experts *experts = &model->config.experts;
-    int slots = experts->chosen * experts->width;
+    int slots = experts->top_k * experts->width;
     if (!experts->count)
         return;
     for (int i = BUFFER_EXPERT; i <= BUFFER_PAIR; i++)
-        model->buffer_width[i] = experts->chosen;
+        model->buffer_width[i] = experts->top_k;
     model->buffer_width[BUFFER_FIRST] = experts->count + 1;
     model->buffer_width[BUFFER_ROUTER] = experts->count;
-    model->buffer_width[BUFFER_NARROW] = experts->narrow;
+    model->buffer_width[BUFFER_EXPERT_LATENT] = experts->latent;
     model->buffer_width[BUFFER_SLOTS] = model->config.hidden; // of those that every token goes through
-    widen(model, BUFFER_SLOTS, experts->chosen * (experts->narrow ? experts->narrow : model->config.hidden));
+    widen(model, BUFFER_SLOTS, experts->top_k * (experts->latent ? experts->latent : model->config.hidden));
     model->buffer_width[BUFFER_SHARED] = experts->shared_gated;
     if (experts->shared_width > slots)
         slots = experts->shared_width;
@@ -440,7 +441,7 @@ static void set_recurrent_widths(struct model *model)
 {
     const struct model_recurrent *recurrent = &model->config.recurrent;
     model->buffer_width[BUFFER_MIX] = model->buffer_width[BUFFER_MIXED] = recurrent->channels;
-    model->buffer_width[BUFFER_TIME] = recurrent->heads;
+    model->buffer_width[BUFFER_DT] = recurrent->heads;
     model->buffer_width[BUFFER_BETA] = recurrent->delta ? recurrent->heads : 0;
     widen(model, BUFFER_GATE, recurrent->heads * recurrent->values);
 }

@@ -84,7 +84,8 @@ void graph_experts(struct graph *graph, enum weight_name router, const struct te
 // Its two parts: H -> who goes where; and what each goes through, which reads a buffer and gives it back: three
 // matrices, or up and down alone.
 void graph_route(struct graph *graph, enum weight_name router, const struct tensor *bias);
-void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count);
+void graph_routed_experts(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices,
+                          int count);
 
 // X -> H: norm, q, k and v (normed per head with head_norms), attention, output.
 void graph_attention_block(struct graph *graph, bool head_norms);

@@ -88,7 +88,7 @@ static bool read_kv_dtype(const struct source *source, enum dtype *out, struct e
     return true;
 }
 
-// The channels of a head that turn.
+// The rotary dims of a head.
 static bool read_rotated(const struct source *source, const struct architecture_defaults *defaults, int head_dim,
                          int *out, struct error *err)
 {
@@ -155,7 +155,7 @@ static bool read_heads(struct model_config *config, const struct source *source,
     if (config->head_dim < 2 || config->head_dim > HEAD_DIM_MAX || config->head_dim % 2
         || config->rotated > config->head_dim || config->rotated % 2 || value_dim != config->head_dim)
         return fail(err,
-                    "heads of %d channels, values of %d, %d of them turned by rope; even sizes up to %d, the same for "
+                    "heads of %d channels, values of %d, %d of them rotary; even sizes up to %d, the same for "
                     "keys and values, are supported",
                     config->head_dim, value_dim, config->rotated, HEAD_DIM_MAX);
     if (config->heads * config->head_dim > WIDTH_MAX)
@@ -232,19 +232,19 @@ bool architecture_read_experts(struct graph *graph, const char *count_key, const
     struct model_config *config = &graph->model->config;
     struct model_experts *experts = &config->experts;
     *experts = (struct model_experts){
-        .groups = 1, .groups_chosen = 1, .group_best = 1, .normalise = true, .scale = 1, .width = config->feed_forward
+        .groups = 1, .topk_group = 1, .group_best = 1, .normalise = true, .scale = 1, .width = config->feed_forward
     };
     if (!source_int(source, "num_local_experts", "expert_count", 0, EXPERTS_MAX, &experts->count, graph->err)
         || !source_int(source, count_key, NULL, 0, EXPERTS_MAX, &experts->count, graph->err))
         return false;
     if (!experts->count)
         return true;
-    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_TOP_K_MAX, 0, &experts->chosen,
+    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_TOP_K_MAX, 0, &experts->top_k,
                          graph->err)
         || !source_int(source, width_key, "expert_feed_forward_length", 1, WIDTH_MAX, &experts->width, graph->err))
         return false;
-    return experts->chosen <= experts->count
-        || fail(graph->err, "a token goes through %d experts, and the model has %d", experts->chosen, experts->count);
+    return experts->top_k <= experts->count
+        || fail(graph->err, "a token goes through %d experts, and the model has %d", experts->top_k, experts->count);
 }
 
 bool architecture_skip_mtp(struct graph *graph)

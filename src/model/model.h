@@ -20,17 +20,17 @@ struct model_config {
     double attention_softcap, final_softcap; // 0: none
     bool attention_gated;                    // its result, by a sigmoid of what the layer reads
     bool rope_interleaved;                   // pairs of neighbours (llama GGUFs), else of halves
-    int latent;                   // latent attention: channels of a latent that are not turned; 0: heads have K and V
-    int q_rank;                   // of the queries' own low rank projection; 0: they have none
-    int nope_dim, value_dim;      // of a head: channels of q and k that rope leaves alone, and those of v
-    struct model_experts {        // mixture of experts (kernel/op.h: route_args)
-        int count, chosen, width; // count 0: there are none
+    int latent;              // latent attention: channels of a latent without its rotary dims; 0: heads have K and V
+    int q_rank;              // of the queries' own low rank projection; 0: they have none
+    int nope_dim, value_dim; // of a head: channels of q and k that rope leaves alone, and those of v
+    struct model_experts {   // mixture of experts (kernel/op.h: route_args)
+        int count, top_k, width;         // count 0: there are none
         int first_layer, moe_layer_freq; // which layers have them: every so many from this one on, counted from layer 0
         int shared_width;                // of those that every token goes through, as one; 0: there are none
-        int narrow;                      // channels that the others read and give back; 0: all of the stream's
+        int latent;                      // channels that the others read and write (moe_latent_size); 0: hidden_size
         bool shared_gated;               // by a sigmoid of what the layer reads
         enum route_score score;
-        int groups, groups_chosen, group_best;
+        int groups, topk_group, group_best;
         bool normalise;
         double scale;
     } experts;
@@ -57,19 +57,19 @@ enum buffer {
     BUFFER_Q_HEADS, // latent attention: queries on their way to the latents' channels
     BUFFER_MIX,
     BUFFER_MIXED, // recurrent layers: what the short convolution reads, and what it gives
-    BUFFER_TIME,  // and how far each head moves on
+    BUFFER_DT,    // and how far each head moves on
     BUFFER_BETA,  // with the gated delta rule: how far each head's state is changed
     BUFFER_GATE,
     BUFFER_UP,     // with experts, of every slot of a token
     BUFFER_ROUTER, // experts' logits
     BUFFER_EXPERT,
-    BUFFER_SHARE,
+    BUFFER_EXPERT_WEIGHT,
     BUFFER_PAIR,
-    BUFFER_FIRST,  // who goes where: struct routes of kernel/op.h
-    BUFFER_NARROW, // what experts read and give back, where that is not H
-    BUFFER_SLOTS,  // what each slot's expert gives back
-    BUFFER_SHARED, // how much of the expert counts that every token goes through, where that is gated
-    BUFFER_LAST,   // the rows that want logits
+    BUFFER_FIRST,         // who goes where: struct routes of kernel/op.h
+    BUFFER_EXPERT_LATENT, // what experts read and give back, where that is not H
+    BUFFER_SLOTS,         // what each slot's expert gives back
+    BUFFER_SHARED,        // how much of the expert counts that every token goes through, where that is gated
+    BUFFER_LAST,          // the rows that want logits
     BUFFER_LOGITS,
     BUFFER_PARTIAL,
     BUFFER_LOGITS_PART, // with several ranks: what each of them has of a sum, or of the logits
@@ -122,7 +122,7 @@ struct layer {
     int window;          // 0: full attention
     enum dtype kv_dtype; // what `auto` means for its cache: as the checkpoint declares, else 16 bit
     const struct tensor *k_scale, *v_scale; // of its cache, in formats that have one, as the file has them; NULL: 1
-    const float *frequencies;               // (rotated / 2); NULL: it turns nothing
+    const float *frequencies;               // (rotated / 2); NULL: no rotary embedding
     const float *short_frequencies; // the same for plans without longer texts than short_context; NULL: no others
     int short_context;
     float rope_magnitude;

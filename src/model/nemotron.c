@@ -109,7 +109,7 @@ static void write_scan(struct graph *graph)
     graph_fused(graph,
                 (struct graph_output[]){ { BUFFER_GATE, W_SCAN_IN, inner },
                                          { BUFFER_MIX, W_SCAN_IN, recurrent->channels },
-                                         { BUFFER_TIME, W_SCAN_IN, recurrent->heads } },
+                                         { BUFFER_DT, W_SCAN_IN, recurrent->heads } },
                 3);
     graph_conv(graph, W_SCAN_CONV,
                find_has(graph, W_SCAN_CONV, "bias") ? find_named_vector(graph, W_SCAN_CONV, "bias", recurrent->channels)
@@ -130,8 +130,8 @@ static void write_experts(struct graph *graph)
     static const enum weight_name shared[] = { W_SHARED_UP, W_SHARED_DOWN };
     const struct model_config *config = &graph->model->config;
     const struct model_experts *experts = &config->experts;
-    int channels = experts->narrow ? experts->narrow : config->hidden;
-    enum buffer in_out = experts->narrow ? BUFFER_NARROW : BUFFER_H;
+    int channels = experts->latent ? experts->latent : config->hidden;
+    enum buffer in_out = experts->latent ? BUFFER_EXPERT_LATENT : BUFFER_H;
     const char *suffix = graph->source.json ? "e_score_correction_bias" : "bias";
     struct op_matrix matrices[2];
     if (experts->shared_width) {
@@ -139,13 +139,13 @@ static void write_experts(struct graph *graph)
         graph_add(graph, BUFFER_X, BUFFER_SLOTS);
     }
     graph_route(graph, W_ROUTER, find_named_vector(graph, W_ROUTER_BIAS, suffix, experts->count));
-    if (experts->narrow)
-        graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_NARROW, W_NARROW_DOWN, channels }, 1);
+    if (experts->latent)
+        graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_EXPERT_LATENT, W_NARROW_DOWN, channels }, 1);
     matrices[0] = find_experts(graph, W_EXPERTS_UP, experts->count, experts->width, channels, BUFFER_GATE);
     matrices[1] = find_experts(graph, W_EXPERTS_DOWN, experts->count, channels, experts->width, BUFFER_SLOTS);
-    graph_chosen(graph, in_out, channels, matrices, 2);
-    if (experts->narrow)
-        graph_linear(graph, BUFFER_NARROW, &(struct graph_output){ BUFFER_H, W_NARROW_UP, config->hidden }, 1);
+    graph_routed_experts(graph, in_out, channels, matrices, 2);
+    if (experts->latent)
+        graph_linear(graph, BUFFER_EXPERT_LATENT, &(struct graph_output){ BUFFER_H, W_NARROW_UP, config->hidden }, 1);
 }
 
 static void write_layer(struct graph *graph)
@@ -258,12 +258,12 @@ static bool read_experts(struct graph *graph)
     int shared = 1;
     if (!architecture_read_experts(graph, "n_routed_experts", "moe_intermediate_size")
         || !source_int(source, "n_group", "expert_group_count", 1, EXPERTS_GROUPS_MAX, &experts->groups, err)
-        || !source_int(source, "topk_group", "expert_group_used_count", 1, EXPERTS_GROUPS_MAX, &experts->groups_chosen,
+        || !source_int(source, "topk_group", "expert_group_used_count", 1, EXPERTS_GROUPS_MAX, &experts->topk_group,
                        err)
         || !source_int(source, "moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
                        LINEAR_IN_MAX, &experts->shared_width, err)
         || !source_int(source, "n_shared_experts", "expert_shared_count", 0, EXPERTS_MAX, &shared, err)
-        || !source_int(source, "moe_latent_size", "moe_latent_size", 0, LINEAR_IN_MAX, &experts->narrow, err)
+        || !source_int(source, "moe_latent_size", "moe_latent_size", 0, LINEAR_IN_MAX, &experts->latent, err)
         || !source_real(source, "routed_scaling_factor", "expert_weights_scale", &experts->scale, err)
         || !source_bool(source, "norm_topk_prob", &experts->normalise, err))
         return false;
@@ -273,10 +273,10 @@ static bool read_experts(struct graph *graph)
     experts->score = ROUTE_SIGMOID;
     experts->group_best = 2;
     int each = experts->count / experts->groups;
-    if (!experts->count || experts->count % experts->groups || experts->groups_chosen > experts->groups
-        || (experts->groups > 1 && each < experts->group_best) || experts->chosen > experts->groups_chosen * each)
-        return fail(err, "%d of %d experts cannot be chosen from %d of %d groups", experts->chosen, experts->count,
-                    experts->groups_chosen, experts->groups);
+    if (!experts->count || experts->count % experts->groups || experts->topk_group > experts->groups
+        || (experts->groups > 1 && each < experts->group_best) || experts->top_k > experts->topk_group * each)
+        return fail(err, "%d of %d experts cannot be chosen from %d of %d groups", experts->top_k, experts->count,
+                    experts->topk_group, experts->groups);
     return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/qwen_next.c: Qwen3-Next and Qwen3.5. Three layers of four have a state in place of a cache, moved on by the
-// gated delta rule; the others have attention whose result is gated, and turn a part of each head. A layer's experts,
-// where it has any, are joined by one that every token goes through, as far as a gate of its own lets it.
+// model/qwen_next.c: Qwen3-Next and Qwen3.5. Three layers of four have linear attention by the gated delta rule, with a
+// recurrent state in place of a KV cache; the others have gated attention with partial rotary embedding. Layers with
+// experts have a shared expert besides, scaled by a sigmoid gate.
 #include <string.h>
 
 #include "model/architecture.h"
@@ -76,12 +76,12 @@ static void find_rates(struct graph *graph, struct op_matrix out[2])
     int heads = config->recurrent.heads, each = heads / config->recurrent.groups;
     if (!is_qwen3_next(graph)) {
         out[0] = find_matrix(graph, W_DELTA_B, heads, config->hidden, BUFFER_BETA);
-        out[1] = find_matrix(graph, W_DELTA_A, heads, config->hidden, BUFFER_TIME);
+        out[1] = find_matrix(graph, W_DELTA_A, heads, config->hidden, BUFFER_DT);
         return;
     }
     struct op_matrix both = find_matrix(graph, W_DELTA_BA, 2 * heads, config->hidden, BUFFER_BETA);
     out[0] = rows_of(graph, &both, "b", 2 * each, &(struct row_run){ 0, each }, 1, BUFFER_BETA);
-    out[1] = rows_of(graph, &both, "a", 2 * each, &(struct row_run){ each, each }, 1, BUFFER_TIME);
+    out[1] = rows_of(graph, &both, "a", 2 * each, &(struct row_run){ each, each }, 1, BUFFER_DT);
 }
 
 static void write_delta(struct graph *graph)

@@ -196,7 +196,7 @@ static double scale_llama3(const struct rope *rope, double frequency)
     return (1 - blend) * frequency / rope->factor + blend * frequency;
 }
 
-// YaRN: the pair that makes `turns` full turns over the original context.
+// YaRN: the pair that makes `turns` full rotations over the original context.
 static double yarn_pair(const struct rope *rope, int rotated, double turns)
 {
     return rotated * log(rope->original_context / (turns * 2 * M_PI)) / (2 * log(rope->theta));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/rope.h: how fast each pair of channels turns with position, under the scalings that stretch a model's context.
+// model/rope.h: rotary position embedding (RoPE): the frequency of each pair of channels, under the scalings that
+// extend a model's context.
 #ifndef MODEL_ROPE_H
 #define MODEL_ROPE_H
 
@@ -23,7 +24,7 @@ struct rope {
 };
 
 // Reads a rope (with the default base already in theta, 0: 10000): rope_parameters (or its entry `kind`), the older
-// rope_theta / rope_scaling, or GGUF keys. `context` is the model's longest text, `rotated` the channels that turn.
+// rope_theta / rope_scaling, or GGUF keys. `context` is the model's longest text, `rotated` the rotary dims of a head.
 // Unknown scalings are refused by name.
 bool rope_read(struct rope *rope, const struct source *source, const char *kind, int context, int rotated,
                struct error *err);

@@ -16,7 +16,7 @@ enum replica {
     REPLICA_LATENTS,
     REPLICA_STATES,
     REPLICA_ROUTERS,
-    REPLICA_NARROW,
+    REPLICA_EXPERT_LATENT,
     REPLICAS
 };
 
@@ -27,7 +27,7 @@ static const struct model_replica replicas[REPLICAS] = {
     [REPLICA_LATENTS] = { "latents", "all heads share a token's one" },
     [REPLICA_STATES] = { "recurrent blocks", "each token moves the whole state on" },
     [REPLICA_ROUTERS] = { "routers", "all ranks must choose the same experts" },
-    [REPLICA_NARROW] = { "narrow inputs of experts", "they are read and given back whole" },
+    [REPLICA_EXPERT_LATENT] = { "latent inputs of experts", "they are read and given back whole" },
 };
 
 // One pass over the ops, in order.
@@ -62,16 +62,16 @@ static enum replica replica_of(const struct pass *pass, const struct op *op, enu
     switch (out) {
     case BUFFER_ROUTER:
     case BUFFER_SHARED: return REPLICA_ROUTERS;
-    case BUFFER_NARROW: return REPLICA_NARROW;
+    case BUFFER_EXPERT_LATENT: return REPLICA_EXPERT_LATENT;
     case BUFFER_Q_RANK: return REPLICA_LATENTS;
     case BUFFER_MIX:
-    case BUFFER_TIME:
+    case BUFFER_DT:
     case BUFFER_BETA:
     case BUFFER_GATE: return REPLICA_STATES;
     case BUFFER_K:
     case BUFFER_V: return latent ? REPLICA_LATENTS : pass->split.heads_together ? REPLICA_ATTENTION : REPLICA_KV_HEADS;
     case BUFFER_H:
-        return op->in == BUFFER_A ? REPLICA_ATTENTION : op->in == BUFFER_MIX ? REPLICA_STATES : REPLICA_NARROW;
+        return op->in == BUFFER_A ? REPLICA_ATTENTION : op->in == BUFFER_MIX ? REPLICA_STATES : REPLICA_EXPERT_LATENT;
     default: return REPLICA_ATTENTION;
     }
 }
@@ -107,7 +107,7 @@ static void list_replicas(struct pass *pass)
 
 // ---- sums ----
 
-// Does the next op add them to something, and nobody else read them?
+// Returns whether the next op adds them to something and no other op reads them.
 static bool are_added(const struct pass *pass, enum buffer sums)
 {
     int next = pass->index + 1;
@@ -305,7 +305,7 @@ static void set_widths(struct pass *pass)
         int count = shard_split_vocabulary(model, rank, ranks).count;
         part = count > part ? count : part;
     }
-    part = (part + JOIN_UNIT - 1) / JOIN_UNIT * JOIN_UNIT;
+    part = (part + ALL_GATHER_UNIT - 1) / ALL_GATHER_UNIT * ALL_GATHER_UNIT;
     model->buffer_width[BUFFER_PARTIAL] = ranks * pass->width[BUFFER_PARTIAL];
     model->buffer_width[BUFFER_LOGITS_PART] = ranks * part;
     model->shard.exchanged_bytes = (size_t)pass->reduced * (size_t)(ranks - 1) * sizeof(float);

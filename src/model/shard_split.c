@@ -169,7 +169,7 @@ static enum share share_of(const struct model *model, int i, enum buffer out)
 
 struct shard_run shard_split_vocabulary(const struct model *model, int rank, int ranks)
 {
-    return split_units(model->config.vocabulary, JOIN_UNIT, rank, ranks);
+    return split_units(model->config.vocabulary, ALL_GATHER_UNIT, rank, ranks);
 }
 
 struct shard_run shard_split_rows(const struct shard_split *split, int op, int matrix)
@@ -210,8 +210,9 @@ bool shard_split_make(struct shard_split *split, const struct model *model, int 
     *split = (struct shard_split){ .model = model, .rank = rank, .ranks = ranks };
     if (ranks > SHARD_RANKS_MAX)
         return fail(err, "there may be %d at most", SHARD_RANKS_MAX);
-    int units = count_units(model->config.vocabulary, JOIN_UNIT);
+    int units = count_units(model->config.vocabulary, ALL_GATHER_UNIT);
     return split_heads(split, err) && check_widths(split, err)
         && (units >= ranks
-            || fail(err, "its vocabulary of %d tokens is divided in units of %d", model->config.vocabulary, JOIN_UNIT));
+            || fail(err, "its vocabulary of %d tokens is divided in units of %d", model->config.vocabulary,
+                    ALL_GATHER_UNIT));
 }

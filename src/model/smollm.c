@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/smollm.c: SmolLM 3: a plain layer; every fourth one turns nothing.
+// model/smollm.c: SmolLM 3: a plain layer; every fourth one has no rotary embedding (NoPE).
 #include "model/architecture.h"
 
 enum { NOPE_INTERVAL = 4 };

@@ -93,61 +93,63 @@ struct op_matrix find_half(struct graph *graph, enum weight_name name, int half,
 
 // ---- interleaved rows ----
 
-struct turns {
+struct interleaved {
     enum weight_name name;
     int first, step;
     struct tensor wanted; // (count, rows, cols)
 };
 
-static const struct tensor *find_blocks(struct graph *graph, const struct turns *turns, const struct scheme *scheme)
+static const struct tensor *find_blocks(struct graph *graph, const struct interleaved *interleaved,
+                                        const struct scheme *scheme)
 {
-    int64_t count = turns->wanted.shape[0], rows = turns->wanted.shape[1] * turns->step, cols = turns->wanted.shape[2];
-    const struct tensor *codes = find_tensor(graph, turns->name, "_blocks"),
-                        *scales = find_tensor(graph, turns->name, "_scales");
+    int64_t count = interleaved->wanted.shape[0], rows = interleaved->wanted.shape[1] * interleaved->step,
+            cols = interleaved->wanted.shape[2];
+    const struct tensor *codes = find_tensor(graph, interleaved->name, "_blocks"),
+                        *scales = find_tensor(graph, interleaved->name, "_scales");
     struct tensor codes_shape = { .rank = 4, .shape = { count, rows, cols / 32, 16 } };
     struct tensor scales_shape = { .rank = 3, .shape = { count, rows, cols / 32 } };
     char suffix[48];
     if (!codes || !scales)
-        return find_trouble(graph, turns->name, codes ? "_scales" : "_blocks",
+        return find_trouble(graph, interleaved->name, codes ? "_scales" : "_blocks",
                             "is missing; the checkpoint declares %s for this module", scheme->word);
     if (codes->dtype != DTYPE_U8 || !(LAYOUT_E8M0 >> scales->dtype & 1))
-        return find_trouble(graph, turns->name, codes->dtype != DTYPE_U8 ? "_blocks" : "_scales",
+        return find_trouble(graph, interleaved->name, codes->dtype != DTYPE_U8 ? "_blocks" : "_scales",
                             "is not stored as bytes, as it is in %s", scheme->word);
     if (cols % 32)
-        return find_trouble(graph, turns->name, "_blocks", "has rows of %lld values; %s needs a multiple of 32",
+        return find_trouble(graph, interleaved->name, "_blocks", "has rows of %lld values; %s needs a multiple of 32",
                             (long long)cols, scheme->word);
-    if (!find_check_shape(graph, turns->name, "_blocks", codes, &codes_shape)
-        || !find_check_shape(graph, turns->name, "_scales", scales, &scales_shape))
+    if (!find_check_shape(graph, interleaved->name, "_blocks", codes, &codes_shape)
+        || !find_check_shape(graph, interleaved->name, "_scales", scales, &scales_shape))
         return NULL;
     struct tensor_source *source = ARENA_NEW(&graph->model->arena, struct tensor_source, 1);
     *source = (struct tensor_source){ .codes = codes, .scales = scales };
-    struct tensor resolved = find_resolve(scheme, turns->wanted, source);
-    source->row_first = turns->first;
-    source->row_step = turns->step;
-    snprintf(suffix, sizeof suffix, "_blocks (%d of %d)", turns->first + 1, turns->step);
-    return find_new(graph, turns->name, suffix, resolved);
+    struct tensor resolved = find_resolve(scheme, interleaved->wanted, source);
+    source->row_first = interleaved->first;
+    source->row_step = interleaved->step;
+    snprintf(suffix, sizeof suffix, "_blocks (%d of %d)", interleaved->first + 1, interleaved->step);
+    return find_new(graph, interleaved->name, suffix, resolved);
 }
 
 // Float tensors are (count, cols, rows): transposed.
-static const struct tensor *find_turned(struct graph *graph, const struct turns *turns)
+static const struct tensor *find_transposed(struct graph *graph, const struct interleaved *interleaved)
 {
-    const int64_t *wanted = turns->wanted.shape;
-    const struct tensor *all = find_floats(graph, turns->name, "",
-                                           find_shape(graph, 3, wanted[0], wanted[2], wanted[1] * turns->step));
-    return all ? tensor_source_transpose(&graph->model->arena, all, turns->first, turns->step) : NULL;
+    const int64_t *wanted = interleaved->wanted.shape;
+    const struct tensor *all = find_floats(graph, interleaved->name, "",
+                                           find_shape(graph, 3, wanted[0], wanted[2], wanted[1] * interleaved->step));
+    return all ? tensor_source_transpose(&graph->model->arena, all, interleaved->first, interleaved->step) : NULL;
 }
 
 // Matrices from one file tensor need different names.
-static void imagine_turn(struct graph *graph, const struct turns *turns, const struct scheme *scheme,
-                         struct op_matrix *matrix)
+static void imagine_interleaved(struct graph *graph, const struct interleaved *interleaved, const struct scheme *scheme,
+                                struct op_matrix *matrix)
 {
     struct arena *arena = &graph->model->arena;
     struct tensor *own = ARENA_NEW(arena, struct tensor, 1);
-    find_quantised(graph, turns->name, scheme, turns->wanted, matrix);
+    find_quantised(graph, interleaved->name, scheme, interleaved->wanted, matrix);
     if (!matrix->tensor)
         return;
     *own = *matrix->tensor;
-    own->name = arena_format(arena, "%s (%d of %d)", own->name, turns->first + 1, turns->step);
+    own->name = arena_format(arena, "%s (%d of %d)", own->name, interleaved->first + 1, interleaved->step);
     matrix->tensor = own;
 }
 
@@ -155,14 +157,14 @@ struct op_matrix find_alternating(struct graph *graph, enum weight_name name, in
                                   int64_t rows, int64_t cols, enum buffer out)
 {
     struct op_matrix matrix = { .out = out };
-    struct turns turns = { name, first, step, find_shape(graph, 3, count, rows, cols) };
+    struct interleaved interleaved = { name, first, step, find_shape(graph, 3, count, rows, cols) };
     const struct scheme *scheme;
     if (graph->failed || !find_scheme(graph, name, &scheme))
         return matrix;
     if (scheme && graph->model->imagined)
-        imagine_turn(graph, &turns, scheme, &matrix);
+        imagine_interleaved(graph, &interleaved, scheme, &matrix);
     else
-        matrix.tensor = scheme ? find_blocks(graph, &turns, scheme) : find_turned(graph, &turns);
+        matrix.tensor = scheme ? find_blocks(graph, &interleaved, scheme) : find_transposed(graph, &interleaved);
     if (find_has(graph, name, "_bias") || graph->model->imagined) {
         const struct tensor *bias = find_floats(graph, name, "_bias", find_shape(graph, 2, count, rows * step, 0));
         matrix.bias = bias ? tensor_source_stride(&graph->model->arena, bias, first, step) : NULL;

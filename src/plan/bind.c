@@ -196,7 +196,7 @@ static void keep_reasons(const struct bind *bind, const struct kernel *kernel, b
     const char *text;
     memset(done, 0, (size_t)bind->count);
     do {
-        bool *told = ARENA_NEW(&bind->plan->arena, bool, layers + 1);
+        bool *unfit = ARENA_NEW(&bind->plan->arena, bool, layers + 1);
         text = NULL;
         for (int i = 0; i < bind->count; i++)
             for (int j = 0; j < bind->answers[i]->count && !done[i]; j++) {
@@ -209,13 +209,13 @@ static void keep_reasons(const struct bind *bind, const struct kernel *kernel, b
                     text = candidate->reason;
                     done[i] = true;
                     for (int layer = 0; layer <= layers; layer++)
-                        told[layer] |= bind->answers[i]->layers[layer];
+                        unfit[layer] |= bind->answers[i]->layers[layer];
                 }
             }
         for (int first = 0, last; first <= layers && text; first = last + 1) {
-            for (last = first; first && last < layers && told[last] && told[last + 1];)
+            for (last = first; first && last < layers && unfit[last] && unfit[last + 1];)
                 last++;
-            if (told[first])
+            if (unfit[first])
                 keep_reason(bind->plan, (struct plan_reason){ kernel, first - 1, last - 1, text });
         }
     } while (text);

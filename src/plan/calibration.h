@@ -18,7 +18,7 @@ struct kv_way {
     float (*errors)[KV_TRANSFORMS]; // (layers)
 };
 
-enum { KV_WAYS_MAX = 128 }; // more than there are formats of fewer than 16 bits, first pages and scales
+enum { KV_WAYS_MAX = 128 }; // more than there are combinations of formats below 16 bits, sink pages and scales
 
 struct kv_calibration {
     int layers;
@@ -30,7 +30,7 @@ struct kv_calibration {
     } *layer;
     int way_count;
     struct kv_way ways[KV_WAYS_MAX]; // of these a layer has the one that its plan stores keys in
-    const char *warning;             // what is to be told about it, or NULL
+    const char *warning;             // a sentence for the user, or NULL
     struct arena arena;
 };
 

@@ -42,7 +42,7 @@ static double read_share(const struct model *model, const struct op *op, const s
     const struct model_experts *experts = &model->config.experts;
     if (op->kind == OP_EMBED)
         return fmin(1, tokens / (double)matrix->shape[0]);
-    return op->kind == OP_EXPERTS ? 1 - pow(1 - (double)experts->chosen / experts->count, tokens) : 1;
+    return op->kind == OP_EXPERTS ? 1 - pow(1 - (double)experts->top_k / experts->count, tokens) : 1;
 }
 
 static double vector_bytes(const struct tensor *tensor) { return tensor ? (double)tensor->bytes : 0; }
@@ -68,7 +68,7 @@ static double weight_bytes(const struct plan *plan, int index, double tokens)
 static double multiplied_share(const struct model *model, const struct op *op)
 {
     const struct model_experts *experts = &model->config.experts;
-    return op->kind == OP_EXPERTS ? (double)experts->chosen / experts->count : 1;
+    return op->kind == OP_EXPERTS ? (double)experts->top_k / experts->count : 1;
 }
 
 static void add_products(const struct plan *plan, int index, int load, double rows, struct plan_cost *cost)

@@ -9,7 +9,7 @@
 // formats.c: each layer's K and V format, and the classes that follow.
 bool decide_formats(struct plan *plan, const struct plan_options *options, struct error *err);
 
-// sinks.c: how many first pages of a sequence each layer keeps in 16 bit, by the formats of the others.
+// sinks.c: how many sink pages each layer has, by the formats of the other pages.
 struct kv_formats;
 bool decide_sinks(struct plan *plan, const struct plan_options *options, const struct kv_formats *formats, int *pages,
                   struct error *err);
@@ -18,7 +18,7 @@ bool decide_sinks(struct plan *plan, const struct plan_options *options, const s
 bool decide_transforms(struct plan *plan, const struct plan_options *options, struct error *err);
 bool decide_leaves_out(const struct plan *plan, const struct op *op);
 
-// kernels.c: a kernel for each op, few and many tokens.
+// kernels.c: a kernel for each op and load.
 bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err);
 
 // Whether a row failed its self-test before this plan.
@@ -50,7 +50,7 @@ bool refuse(struct plan *plan, struct error *err, const char *flag, const char *
 void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err);
 
 // Candidates and alternatives of a refusal, as lines of *err.
-void refuse_say_alternatives(const struct plan *plan, struct error *err);
+void refuse_print_lists(const struct plan *plan, struct error *err);
 
 // "0-3, 7" of the layers that are marked.
 const char *decide_layer_list(struct plan *plan, const bool *marked);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernel/cuda/images.h"
+#include "kernel/cuda/sample.h"
 #include "plan/cost.h"
 #include "plan/explain_parts.h"
 
@@ -71,8 +72,8 @@ static json_t *json_of_experts(const struct plan *plan)
 {
     const struct model_experts *experts = &plan->model->config.experts;
     double bytes = plan_experts_bytes(plan);
-    return json_pack("{s:i, s:i, s:I, s:I}", "count", experts->count, "chosen", experts->chosen, "bytes",
-                     (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->chosen / experts->count));
+    return json_pack("{s:i, s:i, s:I, s:I}", "count", experts->count, "top_k", experts->top_k, "bytes",
+                     (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->top_k / experts->count));
 }
 
 static json_t *json_of_model(const struct plan *plan)
@@ -117,6 +118,15 @@ static json_t *json_of_next(const struct plan *plan)
                                     next->factor, "divergence", next->divergence);
 }
 
+// The functions that draw tokens on a GPU, which are no op's.
+static json_t *json_of_sampling(const struct plan *plan)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < CUDA_SAMPLING_CALLS && cuda_sampling_fits(plan->model->config.vocabulary); i++)
+        json_array_append_new(list, json_string(cuda_sampling_functions[i]));
+    return list;
+}
+
 static json_t *json_of_acceptance(const struct plan *plan)
 {
     json_t *layers = json_array();
@@ -132,6 +142,8 @@ static json_t *json_of_acceptance(const struct plan *plan)
         "failed", plan->failed_note, "next", json_of_next(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
+    if (plan->device.kind == DEVICE_CUDA)
+        json_object_set_new(root, "sampling", json_of_sampling(plan));
     if (plan->model->shard.ranks)
         json_object_set_new(root, "ranks", explain_json_ranks(plan));
     return root;

@@ -69,7 +69,7 @@ static json_t *json_of_pools(const struct plan *plan)
         strbuf_add_format(&name, " %s", class->kind.state ? dtype_word(DTYPE_F32) : dtype_word(layout->k.dtype));
         if (!class->kind.state && layout->v.dtype != layout->k.dtype)
             strbuf_add_format(&name, "/%s", dtype_word(layout->v.dtype));
-        strbuf_add_text(&name, class->kind.end ? " first pages" : "");
+        strbuf_add_text(&name, class->kind.end ? " sink pages" : "");
         json_array_append_new(pools,
                               json_pack("{s:s, s:i, s:b, s:I, s:i, s:i}", "class", name.data, "layers", class->layers,
                                         "state", class->kind.state, "page_bytes", (json_int_t)class->page_bytes,

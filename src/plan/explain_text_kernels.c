@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "kernel/cuda/params.h"
 #include "kernel/kernel.h"
 #include "plan/explain_parts.h"
 
@@ -125,12 +126,24 @@ static void add_experts(struct explain_page *page)
     struct strbuf line = { 0 };
     if (!experts)
         return;
-    strbuf_add_format(&line, "top %lld of %lld experts; a token reads ", explain_number(experts, "chosen"),
+    strbuf_add_format(&line, "top %lld of %lld experts; a token reads ", explain_number(experts, "top_k"),
                       explain_number(experts, "count"));
     explain_add_size(&line, (double)explain_number(experts, "bytes_per_token"));
     strbuf_add_text(&line, " of their ");
     explain_add_size(&line, (double)explain_number(experts, "bytes"));
     explain_add_line(page, "routing", &line);
+}
+
+// A GPU's launches besides those of ops.
+static void add_sampling(struct explain_page *page)
+{
+    const json_t *functions = json_object_get(page->plan, "sampling");
+    struct strbuf line = { 0 };
+    explain_add_words(&line, functions);
+    if (functions && !line.len)
+        strbuf_add_format(&line, "by the CPU: kernels draw from vocabularies of up to %d tokens",
+                          CUDA_SAMPLING_VOCABULARY_MAX);
+    explain_add_line(page, "sampling", &line);
 }
 
 static void add_slow(struct explain_page *page)
@@ -244,6 +257,7 @@ void explain_text_kernels(struct explain_page *page)
     add_table(page);
     add_rounding(page);
     add_experts(page);
+    add_sampling(page);
     add_fused(page);
     add_slow(page);
     add_rejected(page);

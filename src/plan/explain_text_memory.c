@@ -128,7 +128,7 @@ static void add_pools(struct explain_page *page, const json_t *memory)
                           explain_number(pool, "pages"),
                           json_is_true(json_object_get(pool, "state")) ? "states" : "pages");
         explain_add_size(&line, real_of(pool, "page_bytes"));
-        strbuf_add_text(&line, strstr(explain_string(pool, "class"), "first pages") ? ", sink pages" : "");
+        strbuf_add_text(&line, strstr(explain_string(pool, "class"), "sink pages") ? ", sink pages" : "");
         snprintf(title, sizeof title, "pool %zu", i);
         explain_add_line(page, title, &line);
     }

@@ -110,14 +110,14 @@ static const char *missing_cache_format(const struct kernel *kernel, const struc
     return keys && values ? arena_format(arena, "%s; %s", keys, values) : keys ? keys : values;
 }
 
-// First pages of another format.
+// Sink pages.
 static const char *missing_sink(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
 {
     const uint64_t rest = (uint64_t)1 << request->k | (uint64_t)1 << request->v;
-    const char *missing = missing_format(kernel->sink, request->sink, "first pages", arena);
+    const char *missing = missing_format(kernel->sink, request->sink, "sink pages", arena);
     if (missing || !request->sink || !kernel->sink_beside)
         return missing;
-    return missing_format(kernel->sink_beside, rest, "first pages of another format beside keys or values", arena);
+    return missing_format(kernel->sink_beside, rest, "sink pages of another format beside keys or values", arena);
 }
 
 static const char *wrong_device(const struct kernel *kernel, const struct device *device)

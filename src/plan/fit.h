@@ -20,7 +20,7 @@ struct fit_request {
     bool has_cache;
     enum dtype k, v;
     bool latent;      // V lies in K
-    uint64_t sink;    // the format of a sequence's first pages, if it is another one; 0: they are like the rest
+    uint64_t sink;    // the format of sink pages; 0: there are none
     int k_dim, v_dim; // of a head; 0: it does not matter
     bool int8;        // activations may be rounded to 8 bits
 };

@@ -60,7 +60,7 @@ static struct kv_layout layout_of(const struct layer *layer, enum dtype k, enum 
                          : kv_layout_make(k, v, layer->kv_heads, layer->head_dim, layer->head_dim);
 }
 
-// Puts a layer into the class of its kind, and its first pages, if so many are kept apart, into another one.
+// Puts a layer into the class of its kind, and its sink pages, if it has any, into another one.
 static bool place_layer(struct plan *plan, int index, const struct kv_formats *formats, int sink_pages)
 {
     const struct layer *layer = &plan->model->layer[index];
@@ -140,7 +140,7 @@ static bool read_flags(struct plan *plan, const struct plan_options *options, st
 {
     const struct model *model = plan->model;
     int layers = model->config.layers;
-    const char *flag = options->kv_cache_dtype ? options->kv_cache_dtype : "auto";
+    const char *flag = options->user.kv_cache_dtype ? options->user.kv_cache_dtype : "auto";
     enum dtype *automatic = ARENA_NEW(&plan->arena, enum dtype, layers);
     bool *skipped = ARENA_NEW(&plan->arena, bool, layers), *windowed = ARENA_NEW(&plan->arena, bool, layers);
     bool *cached = ARENA_NEW(&plan->arena, bool, layers);
@@ -154,7 +154,7 @@ static bool read_flags(struct plan *plan, const struct plan_options *options, st
                           : refuse(plan, err, "--kv-cache-dtype", flag, arena_format(&plan->arena, "%s", err->text));
     if (model->kv_declared_unknown && strstr(flag, "auto"))
         return refuse(plan, err, "--kv-cache-dtype", flag, model->kv_declared_unknown);
-    if (!kv_skip_parse(options->kv_skip_layers, layers, windowed, skipped, err))
+    if (!kv_skip_parse(options->user.kv_cache_dtype_skip_layers, layers, windowed, skipped, err))
         return false;
     for (int i = 0; i < layers; i++)
         if (skipped[i])
@@ -182,8 +182,8 @@ bool decide_formats(struct plan *plan, const struct plan_options *options, struc
     struct kv_formats *formats = ARENA_NEW(&plan->arena, struct kv_formats, layers);
     int *sinks = ARENA_NEW(&plan->arena, int, layers);
     plan->layer = ARENA_NEW(&plan->arena, struct plan_layer, layers);
-    if (!read_flags(plan, options, formats, err) || !read_scale(plan, options->kv_scale, err)
-        || !read_activations(plan, options->activations, err) || !decide_sinks(plan, options, formats, sinks, err))
+    if (!read_flags(plan, options, formats, err) || !read_scale(plan, options->user.kv_scale, err)
+        || !read_activations(plan, options->user.activations, err) || !decide_sinks(plan, options, formats, sinks, err))
         return false;
     bool placed = true;
     for (int i = 0; i < layers; i++) {
@@ -191,7 +191,7 @@ bool decide_formats(struct plan *plan, const struct plan_options *options, struc
         if (plan->model->layer[i].kind == LAYER_ATTENTION)
             placed = placed && place_layer(plan, i, &formats[i], sinks[i]);
     }
-    if (placed && place_states(plan, options->state_tokens))
+    if (placed && place_states(plan, options->user.mamba_block_size))
         return true;
     return fail_usage(err, "--kv-cache-dtype: the layers fall into more than %d kinds of pages; use fewer",
                       KV_CLASSES_MAX);

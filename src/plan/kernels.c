@@ -14,7 +14,7 @@
 
 enum { ROWS_MAX = 4096 };
 
-// The format of a layer's first pages, if they are kept apart.
+// The format of a layer's sink pages, if it has any.
 static uint64_t sink_of(const struct plan *plan, int layer)
 {
     int index = plan->layer[layer].sink_class;
@@ -143,6 +143,23 @@ static bool device_has_kernels(const struct device *device)
     return false;
 }
 
+// Why no row of any op is for the device.
+static const char *why_no_kernels(struct plan *plan)
+{
+    const struct device *device = &plan->device;
+    const char *listed = "";
+    if (device->note[0])
+        return device->note;
+    if (device->kind != DEVICE_CUDA)
+        return device->kind == DEVICE_NONE ? "there is no device to run on" : "this build has no kernel for it";
+    if (cuda_is_listed(cuda_all_architectures, device->sm))
+        return arena_format(&plan->arena, "this build holds no sm_%d code: build with -Dcuda-archs=%d%s", device->sm,
+                            device->sm, cuda_is_listed(cuda_wgmma_architectures, device->sm) ? "a" : "");
+    for (const int *sm = cuda_all_architectures; *sm; sm++)
+        listed = arena_format(&plan->arena, "%s%ssm_%d", listed, *listed ? ", " : "", *sm);
+    return arena_format(&plan->arena, "nibble has no kernels for it; it has them for %s", listed);
+}
+
 static bool is_bound(const struct plan_op *bound, const struct op *op)
 {
     for (int i = 0; i == 0 || i < op->matrices; i++)
@@ -175,19 +192,17 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
     name_candidates(plan, op->kind);
     const struct device *device = &plan->device;
     if (!device_has_kernels(device))
-        return refuse(plan, err, "--device", device->word,
-                      device->note[0]                   ? device->note
-                          : device->kind == DEVICE_NONE ? "there is no device to run on"
-                                                        : "this build has no kernel for it");
+        return refuse(plan, err, "--device", device->word, why_no_kernels(plan));
     bool about_cache = op->kind == OP_ATTENTION || op->kind == OP_KV_WRITE;
     const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
                                       plan->refusal.layers, plan->device.word);
     if (pinned && op->kind == pinned->op)
         return refuse(plan, err, bind_pin_flag(op->kind), pinned->name, reason);
-    if (about_cache && sink_of(plan, op->layer) && options->kv_sink_pages)
-        return refuse(plan, err, "--kv-sink-pages", options->kv_sink_pages, reason);
-    return refuse(plan, err, about_cache ? "--kv-cache-dtype" : "--device",
-                  about_cache ? options->kv_cache_dtype ? options->kv_cache_dtype : "auto" : plan->device.word, reason);
+    if (about_cache && sink_of(plan, op->layer) && options->user.kv_sink_pages)
+        return refuse(plan, err, "--kv-sink-pages", options->user.kv_sink_pages, reason);
+    return refuse(
+        plan, err, about_cache ? "--kv-cache-dtype" : "--device",
+        about_cache ? options->user.kv_cache_dtype ? options->user.kv_cache_dtype : "auto" : plan->device.word, reason);
 }
 
 // A row stands where nothing runs, so that readers of a plan find one.
@@ -204,8 +219,8 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
     const struct model *model = plan->model;
     const struct kernel *attention, *linear;
     const struct op *unbound = NULL;
-    if (!find_pinned(plan, OP_ATTENTION, options->attention_kernel, &attention, err)
-        || !find_pinned(plan, OP_LINEAR, options->linear_kernel, &linear, err))
+    if (!find_pinned(plan, OP_ATTENTION, options->user.attention_kernel, &attention, err)
+        || !find_pinned(plan, OP_LINEAR, options->user.linear_kernel, &linear, err))
         return false;
     const char *nowhere = linear ? fits_nowhere(plan, linear) : NULL;
     if (nowhere)

@@ -18,10 +18,10 @@ static size_t workspace_bytes(const struct plan *plan)
 // memory that may be used, if that is less.
 static size_t usable_bytes(const struct device *device, const struct plan_options *options)
 {
-    double share = options->gpu_memory_utilization > 0 ? options->gpu_memory_utilization : PLAN_GPU_SHARE;
+    double share = options->user.gpu_memory_utilization > 0 ? options->user.gpu_memory_utilization : PLAN_GPU_SHARE;
     size_t usable = (size_t)((double)device->memory_bytes * share);
-    if (options->memory_bytes)
-        return options->memory_bytes;
+    if (options->user.memory_bytes)
+        return options->user.memory_bytes;
     return device->kind == DEVICE_CUDA && usable < device->memory_free_bytes ? usable : device->memory_free_bytes;
 }
 
@@ -90,11 +90,11 @@ struct needs {
     int longest[KV_CLASSES_MAX], typical[KV_CLASSES_MAX];
     int most;                 // of `typical`
     int left[KV_CLASSES_MAX]; // by the longest, for others to find
-    bool sinks_for_all;       // the pools of first pages have them for every sequence that may run
+    bool sinks_for_all;       // the pools of sink pages have them for every sequence that may run
 };
 
 // Pools for sequences of typical length that have `units` pages in the class where they have most, and as many in
-// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. First pages
+// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. Sink pages
 // are few, and short sequences have as many as long ones: there are enough for all that may run, if that is not too
 // much, and more where that lets beginnings be found again. Returns the bytes.
 static size_t size_pools(const struct plan *plan, const struct needs *needs, int64_t units, int *pages)
@@ -112,7 +112,7 @@ static size_t size_pools(const struct plan *plan, const struct needs *needs, int
     return bytes_of_pages(plan, pages);
 }
 
-// First pages of as many sequences as may run.
+// Sink pages of as many sequences as may run.
 static size_t sink_bytes(const struct plan *plan, const struct needs *needs)
 {
     int pages[KV_CLASSES_MAX];
@@ -145,7 +145,7 @@ static void decide_pools(struct plan *plan, size_t room)
         needs.most = needs.typical[i] > needs.most ? needs.typical[i] : needs.most;
     needs.sinks_for_all = sink_bytes(plan, &needs) <= room / PLAN_SINK_SHARE;
     int64_t low = 0, high = 0;
-    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more, but for those of first pages
+    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more, but for those of sink pages
         if (plan->classes[i].kind.end)
             continue;
         int64_t enough = (int64_t)needs.left[i] * plan->max_num_seqs * needs.most / needs.typical[i] + 1;
@@ -202,23 +202,24 @@ static bool refuse_cache_bytes(struct plan *plan, size_t cache, size_t room, int
 
 bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err)
 {
-    plan->max_model_len = options->max_model_len ? options->max_model_len : plan->model->config.context; // at most
+    plan->max_model_len = options->user.max_model_len ? options->user.max_model_len
+                                                      : plan->model->config.context; // at most
     decide_weights(plan);
     plan->workspace_bytes = workspace_bytes(plan);
     plan->memory_bytes = usable_bytes(&plan->device, options);
 
-    size_t fixed = plan->weight_bytes + plan->workspace_bytes, room = SIZE_MAX, cache = options->kv_cache_bytes;
+    size_t fixed = plan->weight_bytes + plan->workspace_bytes, room = SIZE_MAX, cache = options->user.kv_cache_bytes;
     if (plan->memory_bytes)
         room = plan->memory_bytes > fixed ? plan->memory_bytes - fixed : 0;
     int context = plan->model->config.context, longest = longest_fit(plan, cache && cache < room ? cache : room);
-    int wanted = options->max_model_len ? options->max_model_len : cache ? context : longest;
+    int wanted = options->user.max_model_len ? options->user.max_model_len : cache ? context : longest;
     plan->max_model_len = longest;
     if (cache && (cache > room || wanted > longest))
         return refuse_cache_bytes(plan, cache, room, wanted, err);
     if (!longest || wanted > longest)
-        return refuse_memory(plan, options->max_model_len ? wanted : context, err);
+        return refuse_memory(plan, options->user.max_model_len ? wanted : context, err);
     plan->max_model_len = wanted;
-    if (!options->max_model_len && longest < context)
+    if (!options->user.max_model_len && longest < context)
         plan->length_note = arena_format(&plan->arena, "the model's %d do not fit in memory", context);
     decide_pools(plan, cache ? cache : plan->device.kind == DEVICE_CUDA ? room : room / PLAN_CACHE_SHARE);
     return true;

@@ -16,8 +16,8 @@ static bool suggest(struct plan *plan, const struct plan_options *options, enum 
     struct plan attempt;
     struct error ignored;
     struct plan_options smaller = *options;
-    smaller.kv_cache_dtype = dtype_word(dtype);
-    smaller.max_model_len = plan->max_model_len;
+    smaller.user.kv_cache_dtype = dtype_word(dtype);
+    smaller.user.max_model_len = plan->max_model_len;
     bool accepted = decide_all(&attempt, plan->model, &plan->device, &smaller, &ignored);
     double now = (double)plan_sequence_bytes(plan, plan->max_model_len);
     double then = accepted ? (double)plan_sequence_bytes(&attempt, plan->max_model_len) : now;
@@ -30,7 +30,7 @@ static bool suggest(struct plan *plan, const struct plan_options *options, enum 
 
 void decide_next(struct plan *plan, const struct plan_options *options)
 {
-    bool found = options->kv_plan; // which was chosen by measuring
+    bool found = options->user.kv_plan; // which was chosen by measuring
     for (size_t i = 0; i < sizeof measured / sizeof *measured && !found; i++)
         found = suggest(plan, options, measured[i].dtype, measured[i].divergence);
 }

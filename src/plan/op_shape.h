@@ -13,7 +13,7 @@ struct plan_rows {
     int each; // the most of one sequence
 };
 
-// The number of an op's load in a step. CPUs have one list of calls for steps of few tokens and one for all others.
+// The number of an op's load in a step. CPUs have two programs, one for decode and one for prefill.
 int plan_op_load(const struct plan *plan, int op, const struct plan_rows *rows);
 
 enum { OP_RESULTS_MAX = 3 };

@@ -17,15 +17,15 @@ static bool in_range(const char *flag, int value, int high, struct error *err)
 static bool check_options(const struct plan *plan, const struct plan_options *options, struct error *err)
 {
     int context = plan->model->config.context;
-    if (options->max_model_len > context)
-        return fail(err, "a context of %d tokens was asked for; the model has %d at most", options->max_model_len,
+    if (options->user.max_model_len > context)
+        return fail(err, "a context of %d tokens was asked for; the model has %d at most", options->user.max_model_len,
                     context);
-    return in_range("--max-model-len", options->max_model_len, context, err)
-        && in_range("--max-num-seqs", options->max_num_seqs, PLAN_SEQUENCES_MAX, err)
-        && in_range("--max-num-batched-tokens", options->batch_tokens, PLAN_BATCH_TOKENS_MAX, err)
-        && in_range("--mamba-block-size", options->state_tokens, PLAN_STATE_TOKENS_ASKED_MAX, err)
-        && (options->state_tokens % KV_PAGE_TOKENS == 0
-            || fail_usage(err, "--mamba-block-size %d: multiples of %d are possible", options->state_tokens,
+    return in_range("--max-model-len", options->user.max_model_len, context, err)
+        && in_range("--max-num-seqs", options->user.max_num_seqs, PLAN_SEQUENCES_MAX, err)
+        && in_range("--max-num-batched-tokens", options->user.batch_tokens, PLAN_BATCH_TOKENS_MAX, err)
+        && in_range("--mamba-block-size", options->user.mamba_block_size, PLAN_STATE_TOKENS_ASKED_MAX, err)
+        && (options->user.mamba_block_size % KV_PAGE_TOKENS == 0
+            || fail_usage(err, "--mamba-block-size %d: multiples of %d are possible", options->user.mamba_block_size,
                           KV_PAGE_TOKENS));
 }
 
@@ -50,8 +50,8 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
                 const struct plan_options *options, struct error *err)
 {
     *plan = (struct plan){ .model = model, .device = *device };
-    plan->max_num_seqs = options->max_num_seqs ? options->max_num_seqs : 1;
-    plan->batch_tokens = options->batch_tokens ? options->batch_tokens : usual_tokens(plan);
+    plan->max_num_seqs = options->user.max_num_seqs ? options->user.max_num_seqs : 1;
+    plan->batch_tokens = options->user.batch_tokens ? options->user.batch_tokens : usual_tokens(plan);
     plan->outputs = output_rows(plan);
     if (!check_options(plan, options, err) || !decide_formats(plan, options, err)
         || !decide_transforms(plan, options, err) || !decide_kernels(plan, options, err))
@@ -72,11 +72,11 @@ static void note_failed(struct plan *plan, const struct kernel *const *failed)
 static const struct {
     const char *flag;
     size_t offset; // in struct plan_options
-} in_kv_plan[] = { { "--kv-cache-dtype", offsetof(struct plan_options, kv_cache_dtype) },
-                   { "--kv-cache-dtype-skip-layers", offsetof(struct plan_options, kv_skip_layers) },
-                   { "--kv-transform", offsetof(struct plan_options, kv_transform) },
-                   { "--kv-scale", offsetof(struct plan_options, kv_scale) },
-                   { "--kv-sink-pages", offsetof(struct plan_options, kv_sink_pages) } };
+} in_kv_plan[] = { { "--kv-cache-dtype", offsetof(struct plan_options, user.kv_cache_dtype) },
+                   { "--kv-cache-dtype-skip-layers", offsetof(struct plan_options, user.kv_cache_dtype_skip_layers) },
+                   { "--kv-transform", offsetof(struct plan_options, user.kv_transform) },
+                   { "--kv-scale", offsetof(struct plan_options, user.kv_scale) },
+                   { "--kv-sink-pages", offsetof(struct plan_options, user.kv_sink_pages) } };
 
 bool decide_is_in_kv_plan(const char *flag)
 {
@@ -97,44 +97,58 @@ static bool check_alone(const struct plan_options *options, struct error *err)
 }
 
 // Sets the options that a kv plan's file gives, in the place of flags.
-static bool follow_kv_plan(struct plan_options *options, const struct model *model, struct arena *said,
-                           struct error *err)
+static bool apply_kv_plan(struct plan_options *options, const struct model *model, struct arena *texts,
+                          struct error *err)
 {
     struct file file;
     struct kv_plan found;
-    if (!check_alone(options, err) || !file_open(&file, options->kv_plan, err))
+    if (!check_alone(options, err) || !file_open(&file, options->user.kv_plan, err))
         return false;
-    bool ok = kv_plan_read(file.content, said, &found, err);
+    bool ok = kv_plan_read(file.content, texts, &found, err);
     file_close(&file);
     if (!ok)
-        return fail_within(err, "--kv-plan %s", options->kv_plan);
+        return fail_within(err, "--kv-plan %s", options->user.kv_plan);
     if (strcmp(found.architecture, model->config.architecture) || found.layers != model->config.layers)
         return fail(err, "--kv-plan %s is for a %s of %d layers, and this model is a %s of %d; run `nibble tune` on it",
-                    options->kv_plan, found.architecture, found.layers, model->config.architecture,
+                    options->user.kv_plan, found.architecture, found.layers, model->config.architecture,
                     model->config.layers);
-    options->kv_cache_dtype = found.kv_cache_dtype;
-    options->kv_transform = found.kv_transform;
-    options->kv_scale = found.kv_scale;
-    options->kv_sink_pages = found.kv_sink_pages;
+    options->user.kv_cache_dtype = found.kv_cache_dtype;
+    options->user.kv_transform = found.kv_transform;
+    options->user.kv_scale = found.kv_scale;
+    options->user.kv_sink_pages = found.kv_sink_pages;
     return true;
+}
+
+// Decides an accepted plan again with the calibration that it wants.
+static bool calibrate(struct plan *plan, struct plan_options *options, struct error *err)
+{
+    const struct model *model = plan->model;
+    const struct device device = plan->device;
+    if (!plan->wants_calibration || !options->find_calibration)
+        return true;
+    if (!options->find_calibration(options->find_context, plan, &options->calibration, err))
+        return false;
+    plan_free(plan);
+    return decide_all(plan, model, &device, options, err);
 }
 
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err)
 {
-    struct plan_options followed = *options;
+    struct plan_options effective = *options;
     struct arena said = { 0 };
     *plan = (struct plan){ 0 };
-    bool accepted = (!options->kv_plan || follow_kv_plan(&followed, model, &said, err))
-        && decide_all(plan, model, device, &followed, err);
+    bool accepted = (!options->user.kv_plan || apply_kv_plan(&effective, model, &said, err))
+        && decide_all(plan, model, device, &effective, err) && calibrate(plan, &effective, err);
     plan->said = said;
     note_failed(plan, options->failed);
     if (accepted && !options->runs_here)
-        decide_next(plan, &followed);
+        decide_next(plan, &effective);
     if (accepted)
         return true;
+    effective.find_calibration = NULL; // not for alternatives
     if (plan->refusal.flag)
-        refuse_find_alternatives(plan, &followed, err);
+        refuse_find_alternatives(plan, &effective, err);
     return false;
 }
 

@@ -12,29 +12,22 @@
 #include "kernel/load.h"
 #include "kv/pool.h"
 #include "model/model.h"
+#include "nibble.h"
 #include "plan/calibration.h"
 
+struct plan;
+
 struct plan_options {
-    const char *kv_cache_dtype; // NULL: auto
-    const char *kv_plan;        // a file that stands for the flags of the cache (plan/kv_plan.h); NULL: none
-    const char *kv_skip_layers; // "0 1 28-29 sliding_window", commas or spaces; NULL: none
-    const char *kv_transform;   // "auto", "none", "rotate", "centre" or "centre+rotate"; NULL: auto
+    struct nibble_options user;               // as they were given: flags, or fields of the public interface
     const struct kv_calibration *calibration; // borrowed as long as the plan; NULL, or of no layers: nothing is known
-    const char *kv_scale;                     // "search" or "amax": scales of formats that leave a choice; NULL: search
-    const char *kv_sink_pages;          // a number: first pages of a sequence in 16 bit; NULL: chosen by the format
-    const char *attention_kernel;       // a row to use for the op and load it belongs to; NULL: the best
-    const char *linear_kernel;          // the same, for those ops that it fits
-    int max_model_len;                  // 0: the model's own, or as much of it as the memory holds
-    int max_num_seqs;                   // 0: 1
-    int batch_tokens;                   // 0: PLAN_BATCH_TOKENS, or half of them
-    int state_tokens;                   // that a kept state covers, a multiple of KV_PAGE_TOKENS; 0: chosen
-    size_t memory_bytes;                // bounds weights + workspace + pools; 0: what the device has
-    double gpu_memory_utilization;      // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
-    size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
-    const char *activations;            // of linear layers: "exact" (16 bits) or "int8"; NULL: exact
-    const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
-    bool apart;                         // no op is fused: the results of all ops can be looked at
-    bool runs_here;                     // devices that can be planned for but not run are no alternatives to a refusal
+    const struct kernel *const *failed;       // rows that failed their self-test, ends in NULL; NULL: none
+    // Called when the plan is accepted and wants a calibration, with which it is then decided again; NULL: it goes
+    // without. *out is borrowed as long as the plan.
+    bool (*find_calibration)(void *context, const struct plan *plan, const struct kv_calibration **out,
+                             struct error *err);
+    void *find_context;
+    bool apart;     // no op is fused: the results of all ops can be looked at
+    bool runs_here; // devices that can be planned for but not run are no alternatives to a refusal
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };
@@ -42,8 +35,8 @@ enum { PLAN_OUTPUTS_MIN = 128, PLAN_OUTPUTS_MAX = 512 }; // rows of logits: one 
 enum { PLAN_TYPICAL_TOKENS = 2048 };                     // the length that pools are balanced for
 enum { PLAN_STATE_TOKENS_MIN = 256, PLAN_STATE_TOKENS_MAX = PLAN_TYPICAL_TOKENS }; // that one state is chosen to cover
 enum { PLAN_STATE_TOKENS_ASKED_MAX = 1 << 20 };
-enum { PLAN_SINK_SHARE = 8 };  // pools of first pages: an eighth of the room at most
-enum { PLAN_CACHE_SHARE = 4 }; // a quarter of what is free, unless told otherwise
+enum { PLAN_SINK_SHARE = 8 };  // pools of sink pages: an eighth of the room at most
+enum { PLAN_CACHE_SHARE = 4 }; // a quarter of what is free, without --kv-cache-memory-bytes
 #define PLAN_IN_FILE SIZE_MAX
 #define PLAN_GPU_SHARE 0.92
 
@@ -60,7 +53,7 @@ enum { PLAN_NO_CLASS = -1 };
 struct plan_layer {
     int class_index; // PLAN_NO_CLASS: it keeps nothing
     size_t offset;   // of the layer within a page
-    int sink_class;  // of its first pages, where those are kept apart, else PLAN_NO_CLASS
+    int sink_class;  // of its sink pages, or PLAN_NO_CLASS
     size_t sink_offset;
     int transform;   // of its keys: KV_CENTRE, KV_ROTATE
     bool calibrated; // it is the best of those that were measured
@@ -119,7 +112,7 @@ struct plan {
     int max_model_len; // in a refusal: the longest that fits, or 0
     int max_num_seqs, batch_tokens, outputs;
     const char *length_note; // why max_model_len is not the model's own, or NULL
-    const char *sink_note;   // why no first pages are in 16 bit where that would be the default, or NULL
+    const char *sink_note;   // why there are no sink pages where that would be the default, or NULL
     bool int8_activations;   // of linear layers: asked for
     bool scale_search;       // scales by least square error, for formats that leave a choice
     const char *exchange;    // what carries the bytes that ranks exchange, once it is known, or NULL

@@ -62,7 +62,7 @@ static bool refuse_ranks(struct plan *plan, const struct model *model, const str
         try_ranks(plan, whole, ranks - away);
         try_ranks(plan, whole, ranks + away);
     }
-    refuse_say_alternatives(plan, err);
+    refuse_print_lists(plan, err);
     return false;
 }
 

@@ -58,7 +58,8 @@ static void try_options(struct search *search, const struct plan_options *option
     struct plan_refusal *refusal = &search->plan->refusal;
     struct plan attempt;
     struct error ignored;
-    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX || (search->options->kv_plan && decide_is_in_kv_plan(flag)))
+    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX
+        || (search->options->user.kv_plan && decide_is_in_kv_plan(flag)))
         return;
     if (decide_all(&attempt, search->plan->model, device, options, &ignored))
         refusal->alternatives[refusal->alternative_count++] = (struct plan_alternative){
@@ -70,18 +71,18 @@ static void try_options(struct search *search, const struct plan_options *option
 static void try_formats(struct search *search)
 {
     struct plan_options options = *search->options;
-    options.attention_kernel = NULL;
+    options.user.attention_kernel = NULL;
     const char *flag = search->plan->refusal.flag;
     bool memory = !strcmp(flag, "--max-model-len") || !strcmp(flag, "--kv-cache-memory-bytes");
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        options.kv_cache_dtype = dtype_word((enum dtype)i);
-        bool asked = search->options->kv_cache_dtype
-            && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
+        options.user.kv_cache_dtype = dtype_word((enum dtype)i);
+        bool asked = search->options->user.kv_cache_dtype
+            && !strcmp(search->options->user.kv_cache_dtype, options.user.kv_cache_dtype);
         if (!(dtype_table[i].use & DTYPE_USE_CACHE) || asked)
             continue;
         if (memory && dtype_table[i].bits >= 16) // more bytes would not help
             continue;
-        try_options(search, &options, &search->plan->device, "--kv-cache-dtype", options.kv_cache_dtype);
+        try_options(search, &options, &search->plan->device, "--kv-cache-dtype", options.user.kv_cache_dtype);
     }
 }
 
@@ -91,14 +92,15 @@ static void try_skipping(struct search *search)
     struct plan_options options = *search->options;
     const char *layers = search->plan->refusal.layers;
     struct strbuf list = { 0 };
-    if (options.kv_skip_layers)
-        strbuf_add_format(&list, "%s ", options.kv_skip_layers);
+    if (options.user.kv_cache_dtype_skip_layers)
+        strbuf_add_format(&list, "%s ", options.user.kv_cache_dtype_skip_layers);
     for (const char *c = layers; *c; c++)
         if (*c != ',')
             strbuf_add_byte(&list, *c);
-    options.kv_skip_layers = strbuf_text(&list);
+    options.user.kv_cache_dtype_skip_layers = strbuf_text(&list);
     if (*layers)
-        try_options(search, &options, &search->plan->device, "--kv-cache-dtype-skip-layers", options.kv_skip_layers);
+        try_options(search, &options, &search->plan->device, "--kv-cache-dtype-skip-layers",
+                    options.user.kv_cache_dtype_skip_layers);
     strbuf_free(&list);
 }
 
@@ -106,8 +108,8 @@ static void try_transforms(struct search *search)
 {
     struct plan_options options = *search->options;
     for (int i = 0; i < KV_TRANSFORMS; i++) {
-        options.kv_transform = kv_transform_word(i);
-        try_options(search, &options, &search->plan->device, "--kv-transform", options.kv_transform);
+        options.user.kv_transform = kv_transform_word(i);
+        try_options(search, &options, &search->plan->device, "--kv-transform", options.user.kv_transform);
     }
 }
 
@@ -129,9 +131,9 @@ static void try_lengths(struct search *search)
 {
     struct plan_options options = *search->options;
     char text[16];
-    options.max_model_len = search->plan->max_model_len;
-    snprintf(text, sizeof text, "%d", options.max_model_len);
-    if (options.max_model_len)
+    options.user.max_model_len = search->plan->max_model_len;
+    snprintf(text, sizeof text, "%d", options.user.max_model_len);
+    if (options.user.max_model_len)
         try_options(search, &options, &search->plan->device, "--max-model-len", text);
 }
 
@@ -142,11 +144,11 @@ static void try_cache_bytes(struct search *search)
     struct plan attempt;
     struct error ignored;
     char text[32];
-    options.kv_cache_bytes = 0;
-    options.max_num_seqs = 1;
+    options.user.kv_cache_bytes = 0;
+    options.user.max_num_seqs = 1;
     bool accepted = decide_all(&attempt, search->plan->model, &search->plan->device, &options, &ignored);
     options = *search->options;
-    options.kv_cache_bytes = attempt.pool_bytes;
+    options.user.kv_cache_bytes = attempt.pool_bytes;
     snprintf(text, sizeof text, "%zu", attempt.pool_bytes);
     if (accepted)
         try_options(search, &options, &search->plan->device, "--kv-cache-memory-bytes", text);
@@ -156,15 +158,15 @@ static void try_cache_bytes(struct search *search)
 static void try_no_sinks(struct search *search)
 {
     struct plan_options options = *search->options;
-    options.kv_sink_pages = "0";
-    try_options(search, &options, &search->plan->device, "--kv-sink-pages", options.kv_sink_pages);
+    options.user.kv_sink_pages = "0";
+    try_options(search, &options, &search->plan->device, "--kv-sink-pages", options.user.kv_sink_pages);
 }
 
 static void try_kernels(struct search *search)
 {
     struct plan_options options = *search->options;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        options.attention_kernel = kernel->name;
+        options.user.attention_kernel = kernel->name;
         if (kernel->op == OP_ATTENTION && kernel->device == search->plan->device.kind)
             try_options(search, &options, &search->plan->device, "--attention-kernel", kernel->name);
     }
@@ -174,7 +176,7 @@ static void try_linear_kernels(struct search *search)
 {
     struct plan_options options = *search->options;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        options.linear_kernel = kernel->name;
+        options.user.linear_kernel = kernel->name;
         if (kernel->op == OP_LINEAR && !kernel->nvfp4 && kernel->device == search->plan->device.kind)
             try_options(search, &options, &search->plan->device, "--linear-kernel", kernel->name);
     }
@@ -257,7 +259,7 @@ static void add_candidates(const struct plan_refusal *refusal, struct strbuf *ou
     arena_free(&arena);
 }
 
-void refuse_say_alternatives(const struct plan *plan, struct error *err)
+void refuse_print_lists(const struct plan *plan, struct error *err)
 {
     const struct plan_refusal *refusal = &plan->refusal;
     struct strbuf text = { 0 };
@@ -279,5 +281,5 @@ void refuse_find_alternatives(struct plan *plan, const struct plan_options *opti
         for (int j = 0; j < 3 && searches[i].tries[j] && !strcmp(searches[i].flag, refusal->flag); j++)
             searches[i].tries[j](&search);
     sort_alternatives(refusal, plan->class_count ? plan_token_bytes(plan) : bytes_of_refused_word(plan));
-    refuse_say_alternatives(plan, err);
+    refuse_print_lists(plan, err);
 }

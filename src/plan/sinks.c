@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/sinks.c: how many of a sequence's first pages each layer keeps in 16 bit. Attention returns to the first tokens
-// of a text from everywhere, and few bits cost most there. By default it is one page where keys have four bits, as far
-// as the kernels that the layer would have anyway read such pages beside the others.
+// plan/sinks.c: sink pages: how many of a sequence's first pages each layer keeps in 16 bit. Attention returns to the
+// first tokens of a text from everywhere, and few bits cost most there. By default it is one page where keys have four
+// bits, as far as the kernels that the layer would have anyway read such pages beside the others.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static const struct kernel *best_row(struct plan *plan, const struct plan_option
     return best;
 }
 
-// The first row of a layer with these formats that does not read first pages in `wide` beside them, NULL: all do.
+// The first row of a layer with these formats that does not read sink pages in `wide` beside them, NULL: all do.
 static const struct kernel *row_without(struct plan *plan, const struct plan_options *options,
                                         const struct layer *layer, const struct kv_formats *formats, enum dtype wide)
 {
@@ -83,7 +83,7 @@ static void choose_pages(struct plan *plan, const struct plan_options *options, 
         const struct kernel *without = row_without(plan, options, layer, &formats[i], wide);
         pages[i] = without ? 0 : SINKS_DEFAULT;
         if (without)
-            plan->sink_note = arena_format(&plan->arena, "%s does not read %s beside first pages in %s", without->name,
+            plan->sink_note = arena_format(&plan->arena, "%s does not read %s beside sink pages in %s", without->name,
                                            dtype_word(formats[i].k), dtype_word(wide));
     }
 }
@@ -93,13 +93,13 @@ bool decide_sinks(struct plan *plan, const struct plan_options *options, const s
 {
     const struct model *model = plan->model;
     int asked = 0, wide = dtype_table[model->config.kv_dtype].bits;
-    if (!options->kv_sink_pages)
+    if (!options->user.kv_sink_pages)
         return choose_pages(plan, options, formats, pages), true;
-    if (!parse_pages(options->kv_sink_pages, &asked, err))
+    if (!parse_pages(options->user.kv_sink_pages, &asked, err))
         return false;
     for (int i = 0; i < model->config.layers; i++) {
-        bool narrow = dtype_table[formats[i].k].bits < wide || dtype_table[formats[i].v].bits < wide;
-        pages[i] = narrow && model->layer[i].kind == LAYER_ATTENTION ? asked : 0;
+        bool quantised = dtype_table[formats[i].k].bits < wide || dtype_table[formats[i].v].bits < wide;
+        pages[i] = quantised && model->layer[i].kind == LAYER_ATTENTION ? asked : 0;
     }
     return true;
 }

@@ -108,7 +108,7 @@ static bool refuse_word(struct plan *plan, int wanted, struct error *err)
 bool decide_transforms(struct plan *plan, const struct plan_options *options, struct error *err)
 {
     int wanted = TRANSFORM_AUTO;
-    if (options->kv_transform && !parse_word(options->kv_transform, &wanted, err))
+    if (options->user.kv_transform && !parse_word(options->user.kv_transform, &wanted, err))
         return false;
     if (wanted != TRANSFORM_AUTO && !refuse_word(plan, wanted, err))
         return false;

@@ -136,7 +136,7 @@ static void send_heartbeat(struct failure_detector *detector)
     send_line(detector, "");
     for (int rank = 0; rank < detector->ranks; rank++)
         if (is_connected(&detector->peers[rank]) && ++detector->peers[rank].missed > HEARTBEATS_MISSED_MAX)
-            report_lost_rank(detector, rank, "is not heard of any more: it hangs, or the link to it is lost");
+            report_lost_rank(detector, rank, "sends no heartbeat any more: it hangs, or the link to it is lost");
 }
 
 // Waits for lines from peers, or for a notification from this process, until `until_ms`.

@@ -2,7 +2,7 @@
 // ranks/mpi_module.h: nibble's interface to MPI: the function table that nibble-mpi.so exports. The module is compiled
 // against an MPI's header and library, so that nibble itself does not depend on MPI. It includes nothing else of
 // nibble:
-//     mpicc -shared -fPIC -Isrc src/mpi/module.c -o nibble-mpi.so
+//     mpicc -shared -fPIC -Isrc src/ranks/mpi_module.c -o nibble-mpi.so
 // Only open and close block. The others start an operation, which `test` advances until it is complete; one operation
 // is pending at a time. Calls may come from any thread, one at a time; open and close from the same thread.
 #ifndef RANKS_MPI_MODULE_H

@@ -16,7 +16,7 @@ struct asked {
 
 // ---- fields -------------------------------------------------------------------------------------------------------
 
-static void ask(struct asked *asked, const char *field, bool think)
+static void request_thought(struct asked *asked, const char *field, bool think)
 {
     asked->think = think ? THINK : THINK_NOT;
     asked->field = field;
@@ -28,7 +28,7 @@ static bool read_switch(struct job *job, const char *name, struct asked *asked)
     if (value && !json_is_boolean(value))
         return api_fail(&job->error, 400, name, "\"%s\" is true or false", name);
     if (value)
-        ask(asked, name, json_is_true(value));
+        request_thought(asked, name, json_is_true(value));
     return true;
 }
 
@@ -44,7 +44,7 @@ static bool read_thinking(struct job *job, struct asked *asked)
     if (type < 0)
         return api_fail(&job->error, 400, "thinking",
                         "\"thinking\" is true, false or an object whose type is enabled or disabled");
-    ask(asked, "thinking", type);
+    request_thought(asked, "thinking", type);
     return true;
 }
 
@@ -76,7 +76,7 @@ static bool read_reasoning_object(struct job *job, struct asked *asked)
         || !fields_read_int(value, "max_tokens", 0, INT32_MAX, &most, &job->error))
         return fields_fail_within("reasoning", &job->error);
     if (field_of(value, "enabled"))
-        ask(asked, "reasoning", enabled);
+        request_thought(asked, "reasoning", enabled);
     job->drops_reasoning |= exclude;
     job->max_reasoning_tokens = (int)most;
     return true;
@@ -175,7 +175,7 @@ static void take_effort_as_switch(const struct job *job, struct asked *asked)
     bool none = asked->effort && !strcmp(asked->effort, "none");
     bool has_switch = reads(job, "enable_thinking") || reads(job, "thinking") || reads(job, "thinking_mode");
     if (asked->think == THINK_AS_USUAL && asked->effort && (none || has_switch))
-        ask(asked, asked->effort_field, !none);
+        request_thought(asked, asked->effort_field, !none);
 }
 
 static void set_budget(const struct job *job, json_t *variables)

@@ -236,7 +236,7 @@ static void format_address(const struct server_options *options, int port, char 
 }
 
 // Announces the address in the log, and on stdout for scripts, unless both are the same place.
-static void say_ready(const struct server *server)
+static void log_ready(const struct server *server)
 {
     char address[512];
     struct strbuf line = { 0 };
@@ -292,7 +292,7 @@ static bool serve(struct server *server, struct error *err)
     bool listens = http_listen(server->http, err);
     if (listens) {
         mapping_go_on();
-        say_ready(server);
+        log_ready(server);
         event_base_dispatch(server->base);
     }
     stop_threads(server);

@@ -2,7 +2,7 @@
 // text/template.h: chat templates. Jinja as jinja2 3.1 behaves under Hugging Face's settings: trim_blocks,
 // lstrip_blocks, loop controls, the `generation` tag, a tojson that keeps key order and escapes nothing,
 // raise_exception, strftime_now. Templates come out of downloaded files: parsing and running them is bounded in depth,
-// steps, memory and output (the limits are in template/tree.h, template/lex.h and template/value.h).
+// steps, memory and output (the limits are in text/template/tree.h, text/template/lex.h and text/template/value.h).
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
 

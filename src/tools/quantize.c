@@ -19,7 +19,7 @@ static const char *const weight_words[] = { "nvfp4", "mxfp4", "fp8", "int8", "bf
 static const char *const layout_words[] = { "compressed-tensors", "modelopt", NULL };
 
 enum rounding { ROUNDING_COMPENSATED, ROUNDING_NEAREST };
-static const char *const rounding_words[] = { "compensated", "nearest", NULL };
+static const char *const rounding_words[] = { "gptq", "nearest", NULL };
 
 struct quantize_command {
     const char *model, *out, *kv_text, *calibration;
@@ -44,7 +44,7 @@ struct quantized_layer {
     char *name;
     int64_t rows, cols;
     const char *format, *kept; // heap where they are not NULL
-    bool compensated;
+    bool gptq;
     double error;
 };
 
@@ -85,7 +85,7 @@ static void add_layer(void *context, const struct nibble_quantized *tensor)
                                                                 .cols = tensor->cols,
                                                                 .format = memory_text(tensor->format),
                                                                 .kept = tensor->kept ? memory_text(tensor->kept) : NULL,
-                                                                .compensated = tensor->compensated,
+                                                                .gptq = tensor->gptq,
                                                                 .error = tensor->error };
 }
 
@@ -108,7 +108,7 @@ static int compare_errors(const void *a, const void *b)
 }
 
 struct quantize_summary {
-    size_t encoded, compensated, kept;
+    size_t encoded, gptq, kept;
     double error; // the mean
 };
 
@@ -117,7 +117,7 @@ static struct quantize_summary summarise(const struct quantize_report *report)
     struct quantize_summary sum = { 0 };
     for (size_t i = 0; i < report->count; i++) {
         sum.kept += report->layers[i].kept != NULL;
-        sum.compensated += report->layers[i].compensated;
+        sum.gptq += report->layers[i].gptq;
         sum.error += report->layers[i].error;
     }
     sum.encoded = report->count - sum.kept;
@@ -134,13 +134,13 @@ static void print_json(const struct quantize_command *command, const struct quan
         json_array_append_new(
             layers,
             json_pack("{s:s, s:I, s:I, s:s, s:s?, s:b, s:f}", "name", layer->name, "rows", (json_int_t)layer->rows,
-                      "cols", (json_int_t)layer->cols, "format", layer->format, "kept", layer->kept, "compensated",
-                      layer->compensated, "error", layer->error));
+                      "cols", (json_int_t)layer->cols, "format", layer->format, "kept", layer->kept, "gptq",
+                      layer->gptq, "error", layer->error));
     }
     json_t *root = json_pack(
         "{s:s, s:s, s:s?, s:I, s:i, s:f, s:I, s:s?, s:f, s:o}", "out", command->out, "weights",
         weight_words[command->weights], "layout", layout_word(command), "bytes", (json_int_t)report->bytes, "files",
-        report->files, "seconds", report->seconds, "compensated", (json_int_t)sum.compensated, "why_nearest",
+        report->files, "seconds", report->seconds, "gptq", (json_int_t)sum.gptq, "why_nearest",
         report->why_nearest.text[0] ? report->why_nearest.text : NULL, "mean_error", sum.error, "tensors", layers);
     cli_add_json(out, root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 }
@@ -150,9 +150,9 @@ static void print_rounding(const struct quantize_report *report, const struct qu
     if (report->why_nearest.text[0])
         strbuf_add_format(out, "every weight rounded to the nearest, because the model cannot be run over a text: %s\n",
                           report->why_nearest.text);
-    else if (sum->compensated)
+    else if (sum->gptq)
         strbuf_add_format(out, "%s%zu of them so rounded that weights make up for each other's errors\n",
-                          sum->compensated < sum->encoded ? "only " : "", sum->compensated);
+                          sum->gptq < sum->encoded ? "only " : "", sum->gptq);
 }
 
 static void print_text(const struct quantize_command *command, struct quantize_report *report, struct strbuf *out)
@@ -305,7 +305,7 @@ int command_quantize(int argc, char **argv)
         { "--exclude", OPTION_TEXTS, &command.exclude, "PATTERN ...",
           "modules to leave as they are: a path or part of one, with * or as re:REGEX" },
         { "--rounding", OPTION_WORD, &command.rounding, "R",
-          "compensated (the default): weights make up for each other's errors; or nearest", .words = rounding_words },
+          "gptq (the default): weights make up for each other's errors; or nearest", .words = rounding_words },
         { "--calibration", OPTION_TEXT, &command.calibration, "FILE",
           "the text they learn that on, with the model run on the CPU (a built-in one)" },
         { "--kv-scales", OPTION_TEXT, &command.kv_text, "FILE", "a text to measure scales for an fp8 cache with" },

@@ -273,7 +273,7 @@ class Sequence(Handle):
 
 
 class Answer:
-    """What a scheduler's listener hears of one request, as it comes."""
+    """What a scheduler's listener gets of one request, as it comes."""
 
     def __init__(self):
         self.name = self.finish_reason = self.error = self.usage = None

@@ -193,7 +193,7 @@ class Server:
         assert answer.status == status, (answer.status, answer.body[:1000])
         return answer.error
 
-    def say(self, data, patience=20):
+    def exchange(self, data, patience=20):
         """Bytes as they are, and all that comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=patience) as client:
             client.sendall(data)

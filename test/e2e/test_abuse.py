@@ -162,7 +162,7 @@ RAW = {
 def test_what_is_not_http(target, name):
     data, want = RAW[name]
     started = time.monotonic()
-    status = status_of(target.say(data))
+    status = status_of(target.exchange(data))
     assert status in (want if isinstance(want, tuple) else (want,)), status
     assert time.monotonic() - started < target.patience
 
@@ -245,7 +245,7 @@ def test_pipelined_requests(target):
     data = (request("/version") + request("/v1/completions", slow) + request("/nowhere")
             + request("/v1/completions", {**slow, "stream": True}) + request("/tokenize", {"prompt": "Hi"})
             + request("/v1/models", last=True))
-    answers = list(read_responses(target.say(data, 60)))
+    answers = list(read_responses(target.exchange(data, 60)))
     assert [status for status, _ in answers] == [200, 200, 404, 200, 200, 200]
     assert b"version" in answers[0][1] and b"text_completion" in answers[1][1] and b"[DONE]" in answers[3][1]
     assert b"tokens" in answers[4][1] and b"owned_by" in answers[5][1]
@@ -254,7 +254,7 @@ def test_pipelined_requests(target):
 def test_a_flood_of_pipelined_requests(target):
     count = scaled(target, 2000)
     request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
-    data = target.say((request + b"\r\n") * count + request + b"Connection: close\r\n\r\n", 60)
+    data = target.exchange((request + b"\r\n") * count + request + b"Connection: close\r\n\r\n", 60)
     assert data.count(b"HTTP/1.1 200 OK") == count + 1
 
 

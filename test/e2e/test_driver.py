@@ -34,8 +34,8 @@ def driver(request, nibble, tmp_path):
         library.write_bytes(b"")
     else:
         if isinstance(source, dict):
-            told = "".join(f"fake_cuda.{name} = {value}; " for name, value in source.items())
-            source = f'#include "fake_cuda.c"\n__attribute__((constructor)) static void tell(void) {{ {told}}}\n'
+            settings = "".join(f"fake_cuda.{name} = {value}; " for name, value in source.items())
+            source = f'#include "fake_cuda.c"\n__attribute__((constructor)) static void configure(void) {{ {settings}}}\n'
         flags = ["-Dnibble_error=error", *(f"-I{ROOT / folder}" for folder in ("src", "include", "test/unit"))]
         subprocess.run(["cc", "-shared", "-fPIC", *flags, "-x", "c", "-", "-o", library], input=source, text=True, check=True)
     return {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, words

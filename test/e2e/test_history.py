@@ -26,7 +26,7 @@ TOOLS = {"tools": [WEATHER]}
 ON, OFF = {"enable_thinking": True, "thinking": True}, {"enable_thinking": False, "thinking": False}
 
 
-def say(role, content, **more):
+def chat_message(role, content, **more):
     return {"role": role, "content": content, **more}
 
 
@@ -35,36 +35,36 @@ def call(city, days, number, arguments=json.dumps):
 
 
 def called(*calls, content=None, **more):
-    return say("assistant", content, tool_calls=list(calls), **more)
+    return chat_message("assistant", content, tool_calls=list(calls), **more)
 
 
 def result(text, number):
-    return say("tool", text, tool_call_id=number)
+    return chat_message("tool", text, tool_call_id=number)
 
 
-SYSTEM, DEVELOPER, ASK = say("system", "You are terse."), say("developer", "Be brief."), say("user", "Weather in Oslo and Rome?")
+SYSTEM, DEVELOPER, ASK = chat_message("system", "You are terse."), chat_message("developer", "Be brief."), chat_message("user", "Weather in Oslo and Rome?")
 OSLO, ROME = call("Oslo", 2, "call_a"), call("Rome", 3, "call_b")
 PARTS = [{"type": "text", "text": "R1"}]
 THINKING_PARTS = [{"type": "thinking", "thinking": "THOUGHT"}, {"type": "text", "text": "Let me look."}]
 
 CONVERSATIONS = {
-    "plain": {"messages": [say("user", "Hello")]},
-    "system": {"messages": [SYSTEM, say("user", "Hello")]},
-    "developer": {"messages": [DEVELOPER, say("user", "Hello")]},
-    "system and developer": {"messages": [SYSTEM, DEVELOPER, say("user", "Hello")]},
-    "late system": {"messages": [SYSTEM, say("user", "Hello"), say("assistant", "Hi"), DEVELOPER, say("user", "Again")]},
+    "plain": {"messages": [chat_message("user", "Hello")]},
+    "system": {"messages": [SYSTEM, chat_message("user", "Hello")]},
+    "developer": {"messages": [DEVELOPER, chat_message("user", "Hello")]},
+    "system and developer": {"messages": [SYSTEM, DEVELOPER, chat_message("user", "Hello")]},
+    "late system": {"messages": [SYSTEM, chat_message("user", "Hello"), chat_message("assistant", "Hi"), DEVELOPER, chat_message("user", "Again")]},
     "tools": {"messages": [SYSTEM, ASK], **TOOLS},
     "one": {"messages": [ASK, called(OSLO), result("R1", "call_a")], **TOOLS},
     "one, no tools": {"messages": [ASK, called(OSLO), result("R1", "call_a")]},
     "an object": {"messages": [ASK, called(call("Oslo", 2, "call_a", dict), content=""), result("R1", "call_a")], **TOOLS},
-    "without ids": {"messages": [ASK, called(call("Oslo", 2, None), content=""), say("tool", "R1")], **TOOLS},
+    "without ids": {"messages": [ASK, called(call("Oslo", 2, None), content=""), chat_message("tool", "R1")], **TOOLS},
     "content and call": {"messages": [ASK, called(OSLO, content="Let me look."), result(PARTS, "call_a")], **TOOLS},
     "two": {"messages": [ASK, called(OSLO, ROME), result("R1", "call_a"), result("R2", "call_b")], **TOOLS},
     "two, the later first": {"messages": [ASK, called(OSLO, ROME), result("R2", "call_b"), result("R1", "call_a")], **TOOLS},
-    "answered": {"messages": [SYSTEM, ASK, called(OSLO), result("R1", "call_a"), say("assistant", "Warm."), say("user", "And?")], **TOOLS},
-    "two turns": {"messages": [ASK, called(OSLO), result("R1", "call_a"), say("assistant", "Warm."), say("user", "And?"), called(ROME),
+    "answered": {"messages": [SYSTEM, ASK, called(OSLO), result("R1", "call_a"), chat_message("assistant", "Warm."), chat_message("user", "And?")], **TOOLS},
+    "two turns": {"messages": [ASK, called(OSLO), result("R1", "call_a"), chat_message("assistant", "Warm."), chat_message("user", "And?"), called(ROME),
                                result("R2", "call_b")], **TOOLS},
-    "thought": {"messages": [say("user", "2+2?"), say("assistant", "4", reasoning_content="THOUGHT"), say("user", "3+3?")]},
+    "thought": {"messages": [chat_message("user", "2+2?"), chat_message("assistant", "4", reasoning_content="THOUGHT"), chat_message("user", "3+3?")]},
     "thought and call": {"messages": [ASK, called(OSLO, reasoning="THOUGHT"), result("R1", "call_a")], **TOOLS},
     "thought, content and call": {"messages": [ASK, called(OSLO, content="Let me look.", thinking="THOUGHT"), result("R1", "call_a")], **TOOLS},
     "thought in a part": {"messages": [ASK, called(OSLO, content=THINKING_PARTS), result("R1", "call_a")], **TOOLS},
@@ -450,7 +450,7 @@ def test_the_last_message_is_continued(nibble, llama_source, tmp_path):
     for number, path in enumerate(sorted((llama_source / "models" / "templates").glob("*.jinja"))):
         prompts = []
         for content in ("The answer is", "The answer is "):
-            messages = [say("user", "Question?"), say("assistant", content)]
+            messages = [chat_message("user", "Question?"), chat_message("assistant", content)]
             run = render(nibble, tmp_path, number, path, {"messages": messages, "continue_final_message": True})
             assert run.returncode == (1 if path.stem in REFUSED and "gemma" not in path.stem else 0), (path.stem, run.stderr)
             prompts.append(run.stdout.decode())

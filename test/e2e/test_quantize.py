@@ -141,7 +141,7 @@ def test_values_are_near_the_source(made, smollm2, name):
         assert told[f"{module}.weight"]["error"] == pytest.approx(error, rel=1e-3)
         count += 1
     assert count == len(told) == 210 and report["mean_error"] < ERRORS[name]
-    assert report["compensated"] == (0 if name in ("nearest", "fp8_modelopt", "bf16") else 210) and report["why_nearest"] is None
+    assert report["gptq"] == (0 if name in ("nearest", "fp8_modelopt", "bf16") else 210) and report["why_nearest"] is None
 
 
 def test_layouts_hold_the_same_numbers(made):
@@ -504,7 +504,7 @@ WRONG = {  # words behind MODEL OUT, status, what the sentence says
     "a broken regex": (["--weights", "fp8", "--exclude", "re:("], 2, "no regular expression"),
     "a missing text": (["--weights", "fp8", "--kv-scales", "/nowhere"], 1, "cannot be read"),
     "too many words": (["third", "--weights", "fp8"], 2, "too many arguments"),
-    "an unknown rounding": (["--weights", "fp8", "--rounding", "up"], 2, "takes compensated or nearest"),
+    "an unknown rounding": (["--weights", "fp8", "--rounding", "up"], 2, "takes gptq or nearest"),
     "a rounding for bf16": (["--weights", "bf16", "--rounding", "nearest"], 2, "leave --rounding out"),
     "a text for bf16": (["--weights", "bf16", "--calibration", "text"], 2, "leave --calibration out"),
     "a text for nothing": (["--weights", "fp8", "--rounding", "nearest", "--calibration", "text"], 2, "needs no text"),
@@ -543,7 +543,7 @@ def test_damaged_weights(nibble, smollm2, tmp_path):
     content[8 + length + begin + 128:8 + length + begin + 130] = b"\xc0\x7f"
     path.write_bytes(content)
     for rounding, words in (("nearest", "mlp.up_proj.weight holds a value that is no finite number, in row 1"),
-                            ("compensated", "its weights are damaged")):
+                            ("gptq", "its weights are damaged")):
         for weights in ("nvfp4", "fp8"):
             done = run(nibble, "quantize", tmp_path / "plain", tmp_path / "out", "--weights", weights, "--rounding", rounding)
             assert done.returncode == 1 and words in done.stderr

@@ -89,7 +89,7 @@ def test_a_lost_rank(build, program, deed, victim, how):
         assert group.end(END_SECONDS) != 0
         print(f"{time.monotonic() - began:.2f} s")
     assert f"rank {victim} (" in group.err and f"pid {group.pids[victim]})" in group.err
-    assert ("is gone" if how == signal.SIGKILL else "not heard of") in group.err
+    assert ("is gone" if how == signal.SIGKILL else "sends no heartbeat") in group.err
     assert not left_behind(job)
 
 
@@ -114,7 +114,7 @@ def test_a_lost_link(build, program, hosts, deed):
         for pid in filter(is_alive, [*below, group.process.pid]):
             os.kill(pid, signal.SIGKILL)
         group.end()
-    assert f"rank 1 ({hosts.NAMES[1]}, pid {group.pids[1]}) is not heard of any more" in group.err
+    assert f"rank 1 ({hosts.NAMES[1]}, pid {group.pids[1]}) sends no heartbeat any more" in group.err
 
 
 def test_a_rank_that_gives_up(build, program):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How keys and values are stored beside their formats: scales by least square error, first pages in 16 bit."""
+"""How keys and values are stored beside their formats: scales by least square error, sink pages."""
 
 import json
 import pathlib
@@ -53,17 +53,17 @@ def test_layers_say_how_they_are_stored(nibble, smollm2, formats, flags, pages, 
     found = plan(nibble, smollm2, "--kv-cache-dtype", formats, *flags)
     assert {(layer["sink_pages"], layer["scale"]) for layer in found["layers"]} == {(pages, scale)}
     pools = [pool["class"] for pool in found["memory"]["pools"]]
-    assert len(pools) == 1 + (pages > 0) and sum("first pages" in name for name in pools) == (pages > 0)
+    assert len(pools) == 1 + (pages > 0) and sum("sink pages" in name for name in pools) == (pages > 0)
 
 
 def test_windows_have_first_pages_of_their_own(nibble, gemma3):
     found = plan(nibble, gemma3, "--kv-cache-dtype", "nvfp4")
     assert {layer["sink_pages"] for layer in found["layers"]} == {1}
-    assert sum("first pages" in pool["class"] for pool in found["memory"]["pools"]) == 2
+    assert sum("sink pages" in pool["class"] for pool in found["memory"]["pools"]) == 2
 
 
 def test_the_plan_is_reported(nibble, smollm2):
-    text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "0-3:bfloat16,4-:nvfp4").stdout
+    text = " ".join(call(nibble, "plan", smollm2, "--kv-cache-dtype", "0-3:bfloat16,4-:nvfp4").stdout.split())  # lines are wrapped
     assert "scales by least square error; 1 sink page (the first of a sequence) in bfloat16 in layers 4-29" in text
     text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "nvfp4", *PLAIN).stdout
     assert "scales by largest magnitude\n" in text and "sink page" not in text
@@ -72,7 +72,7 @@ def test_the_plan_is_reported(nibble, smollm2):
 
 def test_there_are_first_pages_for_all_who_run(nibble, smollm2):
     found = plan(nibble, smollm2, "--kv-cache-dtype", "nvfp4", "--max-num-seqs", "64", "--max-model-len", "2048")
-    sinks = next(pool for pool in found["memory"]["pools"] if "first pages" in pool["class"])
+    sinks = next(pool for pool in found["memory"]["pools"] if "sink pages" in pool["class"])
     assert sinks["pages"] >= 64 and found["memory"]["max_concurrency"] == 64
 
 

@@ -12,7 +12,7 @@ import pytest
 from terminal import Terminal
 
 # Shows the template's input: this template raises it as an error, after which the chat continues.
-ECHO = "{{ raise_exception('heard ' ~ messages[-1]['content']|tojson) }}"
+ECHO = "{{ raise_exception('echoed ' ~ messages[-1]['content']|tojson) }}"
 
 # A short template, which shows all user messages when it is asked to.
 PLAIN = """{% if messages[-1].content == 'SHOW' -%}
@@ -28,8 +28,8 @@ def echo(tmp_path_factory):
     return path
 
 
-def heard(text):
-    return re.search(rb'heard (".*?[^\\]")\r?\n', text)[1].decode()
+def echoed(text):
+    return re.search(rb'echoed (".*?[^\\]")\r?\n', text)[1].decode()
 
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_what_is_typed_arrives(nibble, smollm2, echo, tmp_path, language):
         for name, (keys, message) in TYPED.items():
             for line in (keys + b"\n").splitlines(keepends=True) if b"\x1b[200~" not in keys else [keys + b"\n"]:
                 terminal.type(line)
-            assert heard(terminal.read_until(b'"\r\n\x1b[?2004h> ')) == message, name
+            assert echoed(terminal.read_until(b'"\r\n\x1b[?2004h> ')) == message, name
         assert terminal.leave() == 0
 
 
@@ -192,7 +192,7 @@ def chat(nibble, model, lines, *options):
 
 def test_messages_of_several_lines_from_a_pipe(nibble, smollm2, echo):
     result = chat(nibble, smollm2, 'one\ntwo \\\nthree\n"""\nfour\n\nfive"""\nno end \\\n', "--chat-template", echo)
-    assert re.findall("heard (.*)", result.stderr) == ['"one"', r'"two \nthree"', r'"four\n\nfive"', '"no end "']
+    assert re.findall("echoed (.*)", result.stderr) == ['"one"', r'"two \nthree"', r'"four\n\nfive"', '"no end "']
 
 
 COMMANDS = [  # a line, and what is said to it

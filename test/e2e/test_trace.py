@@ -60,16 +60,16 @@ def refused(done):
 
 def bound(kernels, op, load):
     """The row of an op; of one that has several, that for 1 to 8 tokens or for more."""
-    return kernels.get(op) or kernels[f"{op} {'1-8' if load == 'few' else '9+'}"]
+    return kernels.get(op) or kernels[f"{op} {'1-8' if load == 'decode' else '9+'}"]
 
 
-@pytest.mark.parametrize("prompt, load", [(SHORT, "few"), (LONG, "many")])
+@pytest.mark.parametrize("prompt, load", [(SHORT, "decode"), (LONG, "prefill")])
 def test_the_ops_are_the_plan(nibble, small, run, prompt, load):
     plan = json.loads(subprocess.check_output([nibble, "plan", small, "--device", "cpu", "--json"], text=True))
     kernels = plan["layers"][0]["kernels"]
     first, *others = steps_of(lines_of(run(prompt, "--trace", "ops")))
     assert int(first[0].tokens) > 1 and len(others) == 2
-    for step, word in (first, load), *((other, "few") for other in others):
+    for step, word in (first, load), *((other, "decode") for other in others):
         assert [line.op for line in step] == NAMES
         by_op = {line.op: line for line in step}
         assert by_op["0.attention"].kernel == bound(kernels, "attention", word) and by_op["0.kv_write"].kernel == kernels["kv_write"]

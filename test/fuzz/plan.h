@@ -38,7 +38,7 @@ static inline void describe_and_plan(const struct checkpoint *checkpoint, uint8_
 {
     static const char *const devices[] = { "cpu:avx512", "cpu:ref", "sm_90" };
     static const char *const caches[] = { NULL, "fp8", "nvfp4", "0:bfloat16,1-:fp8/nvfp4" };
-    struct plan_options options = { .kv_cache_dtype = caches[choice / 3 % 4], .max_num_seqs = 4 };
+    struct plan_options options = { .user.kv_cache_dtype = caches[choice / 3 % 4], .user.max_num_seqs = 4 };
     struct device device;
     struct model model;
     struct plan plan;

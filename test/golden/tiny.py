@@ -285,15 +285,15 @@ def add_metadata(writer, arch, config):
 
 def add_latents(writer, config):
     """DeepSeek: heads as the cache has them, and as they are without latents; and how experts are chosen."""
-    latent, turned = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    latent, rotary = config["kv_lora_rank"], config["qk_rope_head_dim"]
     if config["q_lora_rank"]:
         writer.add_q_lora_rank(config["q_lora_rank"])
     writer.add_kv_lora_rank(latent)
-    writer.add_key_length(latent + turned)
+    writer.add_key_length(latent + rotary)
     writer.add_value_length(latent)
-    writer.add_key_length_mla(config["qk_nope_head_dim"] + turned)
+    writer.add_key_length_mla(config["qk_nope_head_dim"] + rotary)
     writer.add_value_length_mla(config["v_head_dim"])
-    writer.add_rope_dimension_count(turned)
+    writer.add_rope_dimension_count(rotary)
     writer.add_rope_scaling_yarn_log_mul(0.1 * config["rope_parameters"]["mscale_all_dim"])
     writer.add_leading_dense_block_count(config["first_k_dense_replace"])
     writer.add_expert_count(config["n_routed_experts"])

@@ -15,12 +15,12 @@ enum { SEEDS = 8, SEEDS_MAX = 64 };
 
 // ---- wrong values: one kernel per op, off by a little ----
 
-#define WRONG(op, mistake)                                             \
-    static void op##_wrong(const void *arguments, int part, int parts) \
-    {                                                                  \
-        struct op##_args args = *(const struct op##_args *)arguments;  \
-        mistake;                                                       \
-        op##_ref(&args, part, parts);                                  \
+#define WRONG(op, mistake)                                               \
+    static void op##_wrong(const void *arguments, int chunk, int chunks) \
+    {                                                                    \
+        struct op##_args args = *(const struct op##_args *)arguments;    \
+        mistake;                                                         \
+        op##_ref(&args, chunk, chunks);                                  \
     }
 
 WRONG(embed, args.table.scale *= 1.0001f)
@@ -34,13 +34,13 @@ WRONG(softcap, args.cap *= 1.001f)
 WRONG(per_head_linear, args.weight.scale *= 1.001f)
 WRONG(experts, args.output[0].weight.scale *= 1.001f)
 
-static void add_wrong(const void *arguments, int part, int parts)
+static void add_wrong(const void *arguments, int chunk, int chunks)
 {
-    add_ref(arguments, part, parts);
-    add_ref(arguments, part, parts);
+    add_ref(arguments, chunk, chunks);
+    add_ref(arguments, chunk, chunks);
 }
 
-static void pick_wrong(const void *arguments, int part, int parts)
+static void pick_wrong(const void *arguments, int chunk, int chunks)
 {
     struct pick_args args = *(const struct pick_args *)arguments;
     int32_t rows[64] = { 0 };
@@ -49,78 +49,78 @@ static void pick_wrong(const void *arguments, int part, int parts)
     struct batch batch = *args.batch;
     batch.output_rows = rows;
     args.batch = &batch;
-    pick_ref(&args, part, parts);
+    pick_ref(&args, chunk, chunks);
 }
 
-static void copy_wrong(const void *arguments, int part, int parts)
+static void copy_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct copy_args *args = arguments;
-    copy_ref(arguments, part, parts);
-    if (part == 0)
+    copy_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         args->out[0] *= 1.001f;
 }
 
-static void route_wrong(const void *arguments, int part, int parts)
+static void route_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct route_args *args = arguments;
-    route_ref(arguments, part, parts);
-    if (part == 0)
-        args->routes.share[0] *= 1.001f;
+    route_ref(arguments, chunk, chunks);
+    if (chunk == 0)
+        args->routes.weight[0] *= 1.001f;
 }
 
-static void combine_wrong(const void *arguments, int part, int parts)
+static void combine_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct combine_args *args = arguments;
-    combine_ref(arguments, part, parts);
-    if (part == 0)
+    combine_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         args->out[0] += 0.01f;
 }
 
-static void transform_wrong(const void *arguments, int part, int parts)
+static void transform_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct transform_args *args = arguments;
-    transform_ref(arguments, part, parts);
-    if (part == 0)
+    transform_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         args->k[0] *= 1.001f;
 }
 
 // The delivered output is right, and the pending output is not.
-static void conv_wrong(const void *arguments, int part, int parts)
+static void conv_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct conv_args *args = arguments;
-    conv_ref(arguments, part, parts);
-    if (part == 0)
+    conv_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         state_inputs(state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void ssm_scan_wrong(const void *arguments, int part, int parts)
+static void ssm_scan_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct ssm_scan_args *args = arguments;
-    ssm_scan_ref(arguments, part, parts);
-    if (part == 0)
+    ssm_scan_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void gated_delta_wrong(const void *arguments, int part, int parts)
+static void gated_delta_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct gated_delta_args *args = arguments;
-    gated_delta_ref(arguments, part, parts);
-    if (part == 0)
+    gated_delta_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void all_reduce_wrong(const void *arguments, int part, int parts)
+static void all_reduce_wrong(const void *arguments, int chunk, int chunks)
 {
     struct all_reduce_args args = *(const struct all_reduce_args *)arguments;
     args.ranks--; // one of them is forgotten
-    all_reduce_ref(&args, part, parts);
+    all_reduce_ref(&args, chunk, chunks);
 }
 
-static void all_gather_wrong(const void *arguments, int part, int parts)
+static void all_gather_wrong(const void *arguments, int chunk, int chunks)
 {
     const struct all_gather_args *args = arguments;
-    all_gather_ref(arguments, part, parts);
-    if (part == 0)
+    all_gather_ref(arguments, chunk, chunks);
+    if (chunk == 0)
         args->out[args->width - 1] = args->parts[0];
 }
 
@@ -217,26 +217,26 @@ static void test_a_row_may_have_its_own_tolerance(void **state)
 
 // ---- what no kernel may do ----
 
-static void norm_past_the_end(const void *arguments, int part, int parts)
+static void norm_past_the_end(const void *arguments, int chunk, int chunks)
 {
     const struct norm_args *args = arguments;
-    norm_ref(args, part, parts);
+    norm_ref(args, chunk, chunks);
     args->out[*args->rows * args->groups * args->width] = 0;
 }
 
-static void add_before_the_start(const void *arguments, int part, int parts)
+static void add_before_the_start(const void *arguments, int chunk, int chunks)
 {
     const struct add_args *args = arguments;
-    add_ref(args, part, parts);
+    add_ref(args, chunk, chunks);
     args->x[-1] = 0;
 }
 
 // The slot behind the last token of the first sequence.
-static void kv_write_next_slot(const void *arguments, int part, int parts)
+static void kv_write_next_slot(const void *arguments, int chunk, int chunks)
 {
     const struct kv_write_args *args = arguments;
     const struct kv_place *cache = &args->cache;
-    kv_write_ref(args, part, parts);
+    kv_write_ref(args, chunk, chunks);
     const struct batch_sequence *sequence = &args->batch->sequence[0];
     int position = args->batch->positions[sequence->first + sequence->count - 1];
     uint8_t *layer = cache->pool + cache->layer_offset
@@ -245,46 +245,46 @@ static void kv_write_next_slot(const void *arguments, int part, int parts)
         layer[kv_data_at(&cache->layout.v, 0, position % KV_PAGE_TOKENS + 1)] = 0;
 }
 
-static void linear_by_parts(const void *arguments, int part, int parts)
+static void linear_by_chunks(const void *arguments, int chunk, int chunks)
 {
     const struct linear_args *args = arguments;
-    linear_ref(args, part, parts);
-    if (parts > 1 && part == parts - 1)
+    linear_ref(args, chunk, chunks);
+    if (chunks > 1 && chunk == chunks - 1)
         args->output[0].y[args->output[0].weight.rows - 1] *= 1 + 0x1p-23f;
 }
 
-static void softcap_by_rows(const void *arguments, int part, int parts)
+static void softcap_by_rows(const void *arguments, int chunk, int chunks)
 {
     const struct softcap_args *args = arguments;
-    softcap_ref(args, part, parts);
-    if (part == 0)
+    softcap_ref(args, chunk, chunks);
+    if (chunk == 0)
         args->x[0] *= 1 + 0x1p-23f * (float)*args->rows;
 }
 
-static void act_mul_unfinished(const void *arguments, int part, int parts)
+static void act_mul_unfinished(const void *arguments, int chunk, int chunks)
 {
     struct act_mul_args args = *(const struct act_mul_args *)arguments;
     int rows = *args.rows - 1;
     args.rows = &rows;
-    act_mul_ref(&args, part, parts);
+    act_mul_ref(&args, chunk, chunks);
 }
 
-static void attention_without_window(const void *arguments, int part, int parts)
+static void attention_without_window(const void *arguments, int chunk, int chunks)
 {
     struct attention_args args = *(const struct attention_args *)arguments;
     args.window = 0;
-    attention_ref(&args, part, parts);
+    attention_ref(&args, chunk, chunks);
 }
 
-static void attention_of_another_class(const void *arguments, int part, int parts)
+static void attention_of_another_class(const void *arguments, int chunk, int chunks)
 {
     struct attention_args args = *(const struct attention_args *)arguments;
     args.cache.class_index++;
-    attention_ref(&args, part, parts);
+    attention_ref(&args, chunk, chunks);
 }
 
 // Tokens see the one behind them, where their page has it.
-static void attention_into_the_future(const void *arguments, int part, int parts)
+static void attention_into_the_future(const void *arguments, int chunk, int chunks)
 {
     struct attention_args args = *(const struct attention_args *)arguments;
     struct batch batch = *args.batch;
@@ -294,7 +294,7 @@ static void attention_into_the_future(const void *arguments, int part, int parts
         positions[i] = batch.positions[i] + ((batch.positions[i] + 1) % KV_PAGE_TOKENS != 0);
     batch.positions = positions;
     args.batch = &batch;
-    attention_ref(&args, part, parts);
+    attention_ref(&args, chunk, chunks);
 }
 
 static const struct {
@@ -303,7 +303,7 @@ static const struct {
     const char *flaw;
 } flawed[] = {
     { OP_NORM, norm_past_the_end, "writes beside" },      { OP_ADD, add_before_the_start, "writes beside" },
-    { OP_KV_WRITE, kv_write_next_slot, "writes beside" }, { OP_LINEAR, linear_by_parts, "number of threads" },
+    { OP_KV_WRITE, kv_write_next_slot, "writes beside" }, { OP_LINEAR, linear_by_chunks, "number of threads" },
     { OP_SOFTCAP, softcap_by_rows, "tokens beside it" },  { OP_ACT_MUL, act_mul_unfinished, "NaN" },
     { OP_ATTENTION, attention_without_window, "NaN" },    { OP_ATTENTION, attention_of_another_class, "NaN" },
     { OP_ATTENTION, attention_into_the_future, "NaN" },
@@ -421,7 +421,8 @@ static void test_self_test(void **state)
     struct device device;
     struct error err = { 0 };
     tiny_model(&tiny, "gemma3_text", &sizes, "{\"sliding_window\":20,\"sliding_window_pattern\":2}");
-    struct plan_options options = { .kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head", .kv_transform = "rotate" };
+    struct plan_options options = { .user.kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head",
+                                    .user.kv_transform = "rotate" };
     if (!device_open_cpu(&device, &err) || !model_describe(&model, &tiny.checkpoint, &err)
         || !plan_make(&plan, &model, &device, &options, &err))
         fail_msg("%s", err.text);

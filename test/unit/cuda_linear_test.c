@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { BLOCK_MAX = 1024, GRID_YZ_MAX = 65535, EXPERTS = 32, CHOSEN = 4 };
+enum { BLOCK_MAX = 1024, GRID_YZ_MAX = 65535, EXPERTS = 32, TOP_K = 4 };
 
 static const struct cuda_shape devices[] = {
     { .sm = 80, .multiprocessors = 108, .shared_bytes = 163 << 10 },
@@ -80,7 +80,7 @@ static struct experts_args experts_of(enum dtype dtype, int outputs, int width, 
     struct experts_args args = { .rows = (const int *)16,
                                  .x = (const float *)16,
                                  .in = width,
-                                 .routes = { .experts = EXPERTS, .chosen = CHOSEN },
+                                 .routes = { .experts = EXPERTS, .top_k = TOP_K },
                                  .outputs = outputs };
     for (int i = 0; i < outputs; i++)
         args.output[i].weight = (struct weight){ dtype, rows, width, (const void *)16, 0.5f };

@@ -26,7 +26,7 @@ struct scene {
     struct batch_sequence sequence;
     int32_t positions[TOKENS_MAX], pages[2];
     float mixed[TOKENS_MAX * (2 * HEADS_MAX * KEYS_MAX + HEADS_MAX * VALUES_MAX)];
-    float time[TOKENS_MAX * HEADS_MAX], beta[TOKENS_MAX * HEADS_MAX], out[TOKENS_MAX * HEADS_MAX * VALUES_MAX];
+    float dt[TOKENS_MAX * HEADS_MAX], beta[TOKENS_MAX * HEADS_MAX], out[TOKENS_MAX * HEADS_MAX * VALUES_MAX];
     float a[HEADS_MAX], dt_bias[HEADS_MAX];
     uint8_t *pool;
 };
@@ -41,13 +41,13 @@ static void scene_open(struct scene *scene, uint64_t *seed)
     *scene = (struct scene){ .pages = { 1, 0 }, .pool = malloc(2 * layout.layer_bytes) };
     random_fill(seed, (float *)(void *)scene->pool, 2 * values);
     random_fill(seed, scene->mixed, sizeof scene->mixed / sizeof(float));
-    random_fill(seed, scene->time, sizeof scene->time / sizeof(float));
+    random_fill(seed, scene->dt, sizeof scene->dt / sizeof(float));
     random_fill(seed, scene->beta, sizeof scene->beta / sizeof(float));
     random_fill(seed, scene->a, HEADS_MAX);
     random_fill(seed, scene->dt_bias, HEADS_MAX);
     for (int i = 0; i < HEADS_MAX; i++)
         scene->a[i] = -fabsf(scene->a[i]);
-    scene->time[0] = 30; // where softplus is a straight line
+    scene->dt[0] = 30; // where softplus is a straight line
     for (int i = 0; i < tokens; i++)
         scene->positions[i] = first + i;
     scene->sequence = (struct batch_sequence){ .count = tokens, .pages = { [CLASS] = scene->pages } };
@@ -56,7 +56,7 @@ static void scene_open(struct scene *scene, uint64_t *seed)
     scene->args = (struct gated_delta_args){
         .batch = &scene->batch,
         .mixed = scene->mixed,
-        .time = scene->time,
+        .dt = scene->dt,
         .beta = scene->beta,
         .out = scene->out,
         .groups = groups,
@@ -88,7 +88,7 @@ static void define(const struct gated_delta_args *args, int row, int head, doubl
     const float *q = mixed + group * keys, *k = mixed + (args->groups + group) * keys;
     const float *v = mixed + 2 * args->groups * keys + head * values;
     double beta = 1 / (1 + exp(-(double)args->beta[row * heads + head]));
-    double decay = exp(args->a[head] * log1p(exp((double)args->time[row * heads + head] + args->dt_bias[head])));
+    double decay = exp(args->a[head] * log1p(exp((double)args->dt[row * heads + head] + args->dt_bias[head])));
     for (int j = 0; j < values; j++) {
         double recalled = 0;
         for (int i = 0; i < keys; i++) {

@@ -13,9 +13,9 @@
 #include "device/thread_pool.h"
 #include "sanitized.h"
 
-enum { PARTS_MAX = 8 };
+enum { THREADS_MAX = 8 };
 
-static const int sizes[] = { 1, 2, 3, PARTS_MAX }; // more threads than the machine has cores, too
+static const int sizes[] = { 1, 2, 3, THREADS_MAX }; // more threads than the machine has cores, too
 
 static struct thread_pool *open_thread_pool(int threads)
 {
@@ -29,21 +29,21 @@ static struct thread_pool *open_thread_pool(int threads)
 
 // ---- pool ----
 
-enum { PARTS_EACH_MAX = 8 };
+enum { CHUNKS_EACH_MAX = 8 };
 
 struct tally {
-    int size, runs[PARTS_MAX * PARTS_EACH_MAX];
-    _Atomic int parts, wrong;
+    int size, runs[THREADS_MAX * CHUNKS_EACH_MAX];
+    _Atomic int chunks, wrong;
 };
 
-static void count_run(void *context, int phase, int part, int parts)
+static void count_run(void *context, int step, int chunk, int chunks)
 {
     struct tally *tally = context;
-    tally->parts = parts;
-    if (phase || part < 0 || part >= parts || parts % tally->size || parts > tally->size * PARTS_EACH_MAX)
+    tally->chunks = chunks;
+    if (step || chunk < 0 || chunk >= chunks || chunks % tally->size || chunks > tally->size * CHUNKS_EACH_MAX)
         tally->wrong++;
     else
-        tally->runs[part]++;
+        tally->runs[chunk]++;
 }
 
 static void test_every_part_runs_once(void **state)
@@ -55,31 +55,31 @@ static void test_every_part_runs_once(void **state)
         struct thread_pool *pool = open_thread_pool(size);
         struct tally tally = { .size = size };
         for (int run = 1; run <= 300; run++) {
-            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1, .divisible = divisible });
-            for (int part = 0; part < tally.parts; part++)
+            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .steps = 1, .divisible = divisible });
+            for (int part = 0; part < tally.chunks; part++)
                 assert_int_equal(tally.runs[part], run); // all have finished, none ran twice
         }
         assert_int_equal(tally.wrong, 0);
-        assert_true(divisible && size > 1 ? tally.parts > size : tally.parts == size);
+        assert_true(divisible && size > 1 ? tally.chunks > size : tally.chunks == size);
         thread_pool_close(pool);
     }
 }
 
-// Each part looks at the marks that all parts of the phase before it left, and leaves its own.
+// Each chunk looks at the marks that all chunks of the step before it left, and leaves its own.
 struct marks {
-    int of_part[2][PARTS_MAX * PARTS_EACH_MAX];
+    int of_chunk[2][THREADS_MAX * CHUNKS_EACH_MAX];
     _Atomic int wrong;
-    int late_part, late_every; // this one dawdles now and then, so that the others go to sleep
+    int late_chunk, late_every; // this one dawdles now and then, so that the others go to sleep
 };
 
-static void check_marks(void *context, int phase, int part, int parts)
+static void check_marks(void *context, int step, int chunk, int chunks)
 {
     struct marks *marks = context;
-    if (part == marks->late_part && marks->late_every && phase % marks->late_every == 0)
+    if (chunk == marks->late_chunk && marks->late_every && step % marks->late_every == 0)
         usleep(2000);
-    for (int i = 0; i < parts && phase; i++)
-        marks->wrong += marks->of_part[(phase - 1) % 2][i] != phase - 1;
-    marks->of_part[phase % 2][part] = phase;
+    for (int i = 0; i < chunks && step; i++)
+        marks->wrong += marks->of_chunk[(step - 1) % 2][i] != step - 1;
+    marks->of_chunk[step % 2][chunk] = step;
 }
 
 static void test_phases_do_not_overlap(void **state)
@@ -87,20 +87,20 @@ static void test_phases_do_not_overlap(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct thread_pool *pool = open_thread_pool(sizes[i]);
-        struct marks marks = { .late_part = -1 };
+        struct marks marks = { .late_chunk = -1 };
         thread_pool_run(pool, &(struct thread_pool_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
         assert_int_equal(marks.wrong, 0);
         thread_pool_close(pool);
     }
 }
 
-static void test_late_parts_are_waited_for(void **state)
+static void test_late_chunks_are_waited_for(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct thread_pool *pool = open_thread_pool(sizes[i]);
         for (int late = 0; late < sizes[i]; late++) {
-            struct marks marks = { .late_part = late, .late_every = 10 };
+            struct marks marks = { .late_chunk = late, .late_every = 10 };
             thread_pool_run(pool, &(struct thread_pool_work){ check_marks, &marks, 50, .divisible = true });
             assert_int_equal(marks.wrong, 0);
         }
@@ -110,29 +110,29 @@ static void test_late_parts_are_waited_for(void **state)
 
 // A worker that is kept from running in the middle of one part, while the others do everything else.
 struct stall {
-    _Atomic int done, parts;
+    _Atomic int done, chunks;
     _Atomic bool others_were_done;
 };
 
-static void stall_in_first(void *context, int phase, int part, int parts)
+static void stall_in_first(void *context, int step, int chunk, int chunks)
 {
     struct stall *stall = context;
-    (void)phase;
-    stall->parts = parts;
-    for (int i = 0; part == 0 && i < 2000 && stall->done < parts - 1; i++)
+    (void)step;
+    stall->chunks = chunks;
+    for (int i = 0; chunk == 0 && i < 2000 && stall->done < chunks - 1; i++)
         usleep(1000);
-    if (part == 0)
-        stall->others_were_done = stall->done == parts - 1;
+    if (chunk == 0)
+        stall->others_were_done = stall->done == chunks - 1;
     stall->done++;
 }
 
-static void test_a_stalled_member_holds_up_one_part(void **state)
+static void test_a_stalled_thread_holds_up_one_chunk(void **state)
 {
     (void)state;
     struct thread_pool *pool = open_thread_pool(2);
     struct stall stall = { 0 };
-    thread_pool_run(pool, &(struct thread_pool_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
-    assert_true(stall.parts > 2);
+    thread_pool_run(pool, &(struct thread_pool_work){ stall_in_first, &stall, .steps = 1, .divisible = true });
+    assert_true(stall.chunks > 2);
     assert_true(stall.others_were_done);
     thread_pool_close(pool);
 }
@@ -144,7 +144,7 @@ static void test_a_team_wakes_up_after_a_rest(void **state)
     struct tally tally = { .size = 3 };
     for (int run = 1; run <= 5; run++) {
         usleep(10000);
-        thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
+        thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .steps = 1 });
         assert_int_equal(tally.runs[0] + tally.runs[1] + tally.runs[2], 3 * run);
     }
     thread_pool_close(pool);
@@ -158,7 +158,7 @@ static void test_teams_come_and_go(void **state)
         struct thread_pool *pool = open_thread_pool(threads);
         struct tally tally = { .size = threads };
         if (i % 3)
-            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
+            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .steps = 1 });
         assert_int_equal(tally.runs[threads - 1], i % 3 != 0);
         thread_pool_close(pool);
     }
@@ -342,8 +342,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_part_runs_once),
         cmocka_unit_test(test_phases_do_not_overlap),
-        cmocka_unit_test(test_late_parts_are_waited_for),
-        cmocka_unit_test(test_a_stalled_member_holds_up_one_part),
+        cmocka_unit_test(test_late_chunks_are_waited_for),
+        cmocka_unit_test(test_a_stalled_thread_holds_up_one_chunk),
         cmocka_unit_test(test_a_team_wakes_up_after_a_rest),
         cmocka_unit_test(test_teams_come_and_go),
         cmocka_unit_test(test_impossible_sizes_are_refused),

@@ -36,7 +36,8 @@ struct world {
 
 static struct engine_options options_of(const struct kind *kind)
 {
-    return (struct engine_options){ .plan = { .kv_cache_dtype = kind->cache, .max_num_seqs = 2 }, .threads = 1 };
+    return (struct engine_options){ .plan = { .user.kv_cache_dtype = kind->cache, .user.max_num_seqs = 2 },
+                                    .plan.user.threads = 1 };
 }
 
 static void world_build(struct world *world, const struct kind *kind)
@@ -126,7 +127,7 @@ static void test_the_common_beginning_stays(void **state)
         struct engine_options options = options_of(&kinds[k]);
         int32_t ids[CONTEXT];
         int count = 30, kept = 0;
-        options.plan.batch_tokens = 24;
+        options.plan.user.batch_tokens = 24;
         world_open(&world, &kinds[k], &options);
         reader_open(&reader, &world.engine);
         random_text(&seed, ids, CONTEXT);
@@ -163,8 +164,8 @@ static void test_scores_do_not_depend_on_chunks(void **state)
             struct reader reader;
             struct error err;
             struct engine_options options = options_of(&kinds[k]);
-            options.plan.batch_tokens = batches[i];
-            options.threads = threads[i];
+            options.plan.user.batch_tokens = batches[i];
+            options.plan.user.threads = threads[i];
             world_open(&world, &kinds[k], &options);
             reader_open(&reader, &world.engine);
             float *out = i ? found : expected;
@@ -192,7 +193,7 @@ static void test_going_back_behind_the_window(void **state)
     int32_t ids[CONTEXT];
     uint64_t seed = 4;
     random_text(&seed, ids, CONTEXT);
-    options.plan.batch_tokens = 16;
+    options.plan.user.batch_tokens = 16;
     world_open(&world, &kinds[2], &options);
     reader_open(&reader, &world.engine);
     assign(&reader, ids, 180);
@@ -285,7 +286,7 @@ static void test_what_does_not_fit_is_refused(void **state)
     reader_close(&reader);
     world_close(&world);
 
-    options.plan.max_model_len = 64;
+    options.plan.user.max_model_len = 64;
     world_open(&world, &kinds[0], &options);
     reader_open(&reader, &world.engine);
     assert_false(reader_assign(&reader, ids, 65, &err));
@@ -383,11 +384,11 @@ static void test_engines_that_do_not_open(void **state)
 
     tiny = (struct tiny){ 0 };
     tiny_model(&tiny, "llama", &sizes, "{}");
-    options.threads = 1000;
+    options.plan.user.threads = 1000;
     assert_false(engine_open(&engine, &tiny.checkpoint, &options, &err));
     assert_says(err, "1000 threads");
     options = options_of(&kinds[0]);
-    options.plan.kv_cache_dtype = "nvfp5";
+    options.plan.user.kv_cache_dtype = "nvfp5";
     assert_false(engine_open(&engine, &tiny.checkpoint, &options, &err));
     assert_true(err.usage);
     options = options_of(&kinds[0]);
@@ -415,7 +416,9 @@ static void test_progress_goes_from_0_to_1(void **state)
         struct engine engine;
         struct error err;
         double done = 0;
-        struct engine_options options = { .threads = 1, .progress = keep_progress, .progress_context = &done };
+        struct engine_options options = { .plan.user.threads = 1,
+                                          .plan.user.progress = keep_progress,
+                                          .plan.user.progress_context = &done };
         struct tiny_sizes large = sizes;
         large.vocabulary = 80000; // megabytes, so that there is something to tell on the way
         tiny_model(&tiny, "llama", &large, "{}");

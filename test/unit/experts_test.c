@@ -7,12 +7,12 @@
 #include "kernel/ref/table.h"
 #include "kernel_run.h"
 
-enum { EXPERTS = 8, CHOSEN = 3, ROWS = 5 };
+enum { EXPERTS = 8, TOP_K = 3, ROWS = 5 };
 
 // The outputs of route.
 struct choices {
-    int32_t expert[ROWS * CHOSEN], pair[ROWS * CHOSEN], first[EXPERTS + 1];
-    float share[ROWS * CHOSEN];
+    int32_t expert[ROWS * TOP_K], pair[ROWS * TOP_K], first[EXPERTS + 1];
+    float weight[ROWS * TOP_K];
 };
 
 static struct route_args route_into(struct choices *choices, const int *rows, const float *logits)
@@ -20,19 +20,19 @@ static struct route_args route_into(struct choices *choices, const int *rows, co
     return (struct route_args){ .rows = rows,
                                 .logits = logits,
                                 .groups = 1,
-                                .groups_chosen = 1,
+                                .topk_group = 1,
                                 .group_best = 1,
                                 .scale = 1,
-                                .routes = { EXPERTS, CHOSEN, choices->expert, choices->share, choices->first,
+                                .routes = { EXPERTS, TOP_K, choices->expert, choices->weight, choices->first,
                                             choices->pair } };
 }
 
-static void run_route(const struct route_args *args, int parts)
+static void run_route(const struct route_args *args, int chunks)
 {
-    for (int part = parts - 1; part >= 0; part--)
-        route_prepare_ref(args, part, parts);
-    for (int part = parts - 1; part >= 0; part--)
-        route_ref(args, part, parts);
+    for (int chunk = chunks - 1; chunk >= 0; chunk--)
+        route_prepare_ref(args, chunk, chunks);
+    for (int chunk = chunks - 1; chunk >= 0; chunk--)
+        route_ref(args, chunk, chunks);
 }
 
 // ---- route ----
@@ -45,18 +45,18 @@ static void test_softmax_chooses_the_highest(void **state)
     (void)state;
     struct choices choices;
     struct route_args args = route_into(&choices, &one_row, logits);
-    double sum = 0, of_chosen = exp(3) + exp(3) + exp(2);
+    double sum = 0, of_top_k = exp(3) + exp(3) + exp(2);
     for (int i = 0; i < EXPERTS; i++)
         sum += exp(logits[i]);
     for (int normalised = 0; normalised <= 1; normalised++) {
         args.normalise = normalised;
         args.scale = normalised ? 2.5f : 1;
         run_route(&args, 1);
-        static const int32_t expected[CHOSEN] = { 2, 4, 6 }; // of equals the first
+        static const int32_t expected[TOP_K] = { 2, 4, 6 }; // of equals the first
         assert_memory_equal(choices.expert, expected, sizeof expected);
-        for (int i = 0; i < CHOSEN; i++) {
-            double share = exp(logits[expected[i]]) / (normalised ? of_chosen : sum) * (double)args.scale;
-            check_near(choices.share[i], share, 16 * epsilon * share);
+        for (int i = 0; i < TOP_K; i++) {
+            double weight = exp(logits[expected[i]]) / (normalised ? of_top_k : sum) * (double)args.scale;
+            check_near(choices.weight[i], weight, 16 * epsilon * weight);
         }
     }
 }
@@ -72,8 +72,8 @@ static void test_a_bias_counts_for_the_choice_alone(void **state)
     run_route(&args, 1);
     assert_int_equal(choices.expert[0], 5);
     assert_int_equal(choices.expert[1], 2);
-    check_near(choices.share[0], 1 / (1 + exp(2)), 16 * epsilon);
-    check_near(choices.share[1], 1 / (1 + exp(-3)), 16 * epsilon);
+    check_near(choices.weight[0], 1 / (1 + exp(2)), 16 * epsilon);
+    check_near(choices.weight[1], 1 / (1 + exp(-3)), 16 * epsilon);
 }
 
 // Four groups of two. By their best: 2 (3) and 4 (3) win; by their two best: the pair of 2 and 3, and that of 6 and 7.
@@ -84,7 +84,7 @@ static void test_groups_are_left_out(void **state)
     struct route_args args = route_into(&choices, &one_row, logits);
     args.score = ROUTE_SIGMOID;
     args.groups = 4;
-    args.groups_chosen = 2;
+    args.topk_group = 2;
     run_route(&args, 1);
     assert_true(choices.expert[0] == 2 && choices.expert[1] == 4 && choices.expert[2] == 3);
     args.group_best = 2;
@@ -95,7 +95,7 @@ static void test_groups_are_left_out(void **state)
 static void check_order(const struct choices *choices, int rows)
 {
     assert_int_equal(choices->first[0], 0);
-    assert_int_equal(choices->first[EXPERTS], rows * CHOSEN);
+    assert_int_equal(choices->first[EXPERTS], rows * TOP_K);
     for (int expert = 0; expert < EXPERTS; expert++)
         for (int i = choices->first[expert]; i < choices->first[expert + 1]; i++) {
             assert_int_equal(choices->expert[choices->pair[i]], expert);
@@ -119,12 +119,12 @@ static void test_pairs_stand_with_their_experts(void **state)
         struct route_args args = route_into(&choices, &rows, drawn);
         run_route(&args, 1);
         check_order(&choices, rows);
-        for (int i = 0; i < rows * CHOSEN; i++)
-            for (int j = i + 1; j < (i / CHOSEN + 1) * CHOSEN; j++)
+        for (int i = 0; i < rows * TOP_K; i++)
+            for (int j = i + 1; j < (i / TOP_K + 1) * TOP_K; j++)
                 assert_int_not_equal(choices.expert[i], choices.expert[j]);
         args = route_into(&in_parts, &rows, drawn);
         run_route(&args, 3);
-        size_t count = (size_t)(rows * CHOSEN);
+        size_t count = (size_t)(rows * TOP_K);
         assert_memory_equal(in_parts.expert, choices.expert, count * sizeof *choices.expert);
         assert_memory_equal(in_parts.pair, choices.pair, count * sizeof *choices.pair);
     }
@@ -137,7 +137,7 @@ enum { IN = 13, OUT = 7 };
 static double expected_value(const struct experts_args *args, int pair, int row)
 {
     const struct experts_output *output = &args->output[0];
-    const float *weights = output->weight.data, *x = args->x + (args->x_per_slot ? pair : pair / CHOSEN) * IN;
+    const float *weights = output->weight.data, *x = args->x + (args->x_per_slot ? pair : pair / TOP_K) * IN;
     int expert = args->routes.expert[pair];
     double sum = 0;
     for (int i = 0; i < IN; i++)
@@ -152,9 +152,9 @@ static void test_experts(void **state)
     uint64_t seed = 3;
     int rows = ROWS;
     struct choices choices;
-    struct guarded drawn = guarded_random(&seed, ROWS * EXPERTS), x = guarded_random(&seed, ROWS * CHOSEN * IN),
+    struct guarded drawn = guarded_random(&seed, ROWS * EXPERTS), x = guarded_random(&seed, ROWS * TOP_K * IN),
                    weights = guarded_random(&seed, EXPERTS * OUT * IN), bias = guarded_random(&seed, EXPERTS * OUT),
-                   scales = guarded_random(&seed, EXPERTS), y = guarded_floats(ROWS * CHOSEN * OUT);
+                   scales = guarded_random(&seed, EXPERTS), y = guarded_floats(ROWS * TOP_K * OUT);
     struct route_args route = route_into(&choices, &rows, drawn.data);
     run_route(&route, 1);
     for (int form = 0; form < 8; form++) {
@@ -166,7 +166,7 @@ static void test_experts(void **state)
                                                   .bias = form & 4 ? bias.data : NULL,
                                                   .y = y.data };
         run_kernel((struct run){ experts_ref, &args, { &y } });
-        for (int i = 0; i < ROWS * CHOSEN * OUT; i++)
+        for (int i = 0; i < ROWS * TOP_K * OUT; i++)
             check_near(args.output[0].y[i], expected_value(&args, i / OUT, i % OUT), 1e-5);
     }
     guarded_free(&drawn), guarded_free(&x), guarded_free(&weights);
@@ -179,19 +179,19 @@ static void test_combine(void **state)
     uint64_t seed = 4;
     int rows = ROWS;
     struct choices choices = { { 0 } };
-    struct guarded x = guarded_random(&seed, ROWS * CHOSEN * OUT), out = guarded_floats(ROWS * OUT);
-    random_fill(&seed, choices.share, ROWS * CHOSEN);
+    struct guarded x = guarded_random(&seed, ROWS * TOP_K * OUT), out = guarded_floats(ROWS * OUT);
+    random_fill(&seed, choices.weight, ROWS * TOP_K);
     struct combine_args args = { .rows = &rows,
                                  .x = x.data,
                                  .out = out.data,
                                  .width = OUT,
-                                 .routes = { .experts = EXPERTS, .chosen = CHOSEN, .share = choices.share } };
+                                 .routes = { .experts = EXPERTS, .top_k = TOP_K, .weight = choices.weight } };
     run_kernel((struct run){ combine_ref, &args, { &out } });
     for (int i = 0; i < ROWS * OUT; i++) {
         double sum = 0;
-        for (int slot = 0; slot < CHOSEN; slot++)
-            sum += (double)choices.share[i / OUT * CHOSEN + slot]
-                * (double)args.x[(i / OUT * CHOSEN + slot) * OUT + i % OUT];
+        for (int slot = 0; slot < TOP_K; slot++)
+            sum += (double)choices.weight[i / OUT * TOP_K + slot]
+                * (double)args.x[(i / OUT * TOP_K + slot) * OUT + i % OUT];
         check_near(args.out[i], sum, 1e-5);
     }
     guarded_free(&x), guarded_free(&out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many answers at once on tiny models: each is the one it is alone, bit for bit, and its listener hears the truth.
+// Many answers at once on tiny models: each is the one it is alone, bit for bit, and its listener gets the same.
 #include <math.h>
 #include <stdatomic.h>
 
@@ -42,7 +42,7 @@ static void world_open(struct world *world, const struct kind *kind, const struc
     struct engine_options own = *options;
     *world = (struct world){ .tiny.seed = 1 };
     tiny_model(&world->tiny, kind->type, &sizes, kind->more);
-    own.plan.kv_cache_dtype = kind->cache;
+    own.plan.user.kv_cache_dtype = kind->cache;
     if (!engine_open(&world->engine, &world->tiny.checkpoint, &own, &err))
         fail_msg("%s", err.text);
     generator_open(&world->generator, &world->engine, scheduling);
@@ -50,7 +50,7 @@ static void world_open(struct world *world, const struct kind *kind, const struc
 
 static void world_open_plain(struct world *world)
 {
-    world_open(world, &kinds[0], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 1 },
+    world_open(world, &kinds[0], &(struct engine_options){ .plan.user.max_num_seqs = 4, .plan.user.threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
 }
 
@@ -68,7 +68,7 @@ static void world_close(struct world *world)
 
 // ---- a listener that keeps everything ----
 
-struct heard {
+struct delivered {
     int32_t ids[CONTEXT];
     float logprobs[CONTEXT];
     struct nibble_candidate top[CONTEXT][TOP];
@@ -80,46 +80,46 @@ struct heard {
     char error[256];
 };
 
-static void keep(struct heard *heard, int at, const struct nibble_token *token)
+static void keep(struct delivered *delivered, int at, const struct nibble_token *token)
 {
     assert_int_equal(token->position, at);
-    heard->ids[at] = token->id;
-    heard->logprobs[at] = token->scored ? token->logprob : 1;
+    delivered->ids[at] = token->id;
+    delivered->logprobs[at] = token->scored ? token->logprob : 1;
     assert_true(token->top_count <= TOP);
     for (int i = 0; i < token->top_count; i++)
-        heard->top[at][i] = token->top[i];
+        delivered->top[at][i] = token->top[i];
 }
 
 static void on_prompt_token(void *context, const struct nibble_token *token)
 {
-    struct heard *heard = context;
-    keep(heard, heard->prompt_count++, token);
+    struct delivered *delivered = context;
+    keep(delivered, delivered->prompt_count++, token);
 }
 
 static bool on_token(void *context, const struct nibble_token *token)
 {
-    struct heard *heard = context;
-    assert_int_equal(heard->finishes, 0);
-    keep(heard, token->position, token);
-    return ++heard->count != heard->end_at;
+    struct delivered *delivered = context;
+    assert_int_equal(delivered->finishes, 0);
+    keep(delivered, token->position, token);
+    return ++delivered->count != delivered->end_at;
 }
 
 static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
 {
-    struct heard *heard = context;
-    heard->finishes++;
-    heard->reason = reason;
-    heard->usage = *usage;
+    struct delivered *delivered = context;
+    delivered->finishes++;
+    delivered->reason = reason;
+    delivered->usage = *usage;
     assert_int_equal(error != NULL, reason == NIBBLE_FINISH_FAILED);
     if (error)
-        snprintf(heard->error, sizeof heard->error, "%s", error);
+        snprintf(delivered->error, sizeof delivered->error, "%s", error);
 }
 
-static struct nibble_listener listener_of(struct heard *heard)
+static struct nibble_listener listener_of(struct delivered *delivered)
 {
-    *heard = (struct heard){ .end_at = heard->end_at };
+    *delivered = (struct delivered){ .end_at = delivered->end_at };
     return (struct nibble_listener){
-        .context = heard, .prompt_token = on_prompt_token, .token = on_token, .finished = on_finished
+        .context = delivered, .prompt_token = on_prompt_token, .token = on_token, .finished = on_finished
     };
 }
 
@@ -141,12 +141,12 @@ static void run(struct generator *generator)
 }
 
 // One answer by itself.
-static void answer(struct world *world, struct nibble_request request_params, struct heard *heard)
+static void answer(struct world *world, struct nibble_request request_params, struct delivered *delivered)
 {
-    request_params.listener = listener_of(heard);
+    request_params.listener = listener_of(delivered);
     need_add(&world->generator, &request_params);
     run(&world->generator);
-    assert_int_equal(heard->finishes, 1);
+    assert_int_equal(delivered->finishes, 1);
 }
 
 static const struct nibble_sampling greedy = { .top_p = 1, .repetition_penalty = 1 };
@@ -193,32 +193,32 @@ static void make_requests(struct request_list *request_list, uint64_t seed)
     }
 }
 
-static void check_same(const struct heard *heard, const struct heard *alone, int i)
+static void check_same(const struct delivered *delivered, const struct delivered *alone, int i)
 {
     size_t count = (size_t)(alone->count + alone->usage.prompt_tokens);
-    assert_int_equal(heard->count, alone->count);
-    assert_int_equal(heard->prompt_count, alone->prompt_count);
-    if (memcmp(heard->ids, alone->ids, count * sizeof *heard->ids)
-        || memcmp(heard->logprobs, alone->logprobs, count * sizeof *heard->logprobs)
-        || memcmp(heard->top, alone->top, count * sizeof *heard->top))
+    assert_int_equal(delivered->count, alone->count);
+    assert_int_equal(delivered->prompt_count, alone->prompt_count);
+    if (memcmp(delivered->ids, alone->ids, count * sizeof *delivered->ids)
+        || memcmp(delivered->logprobs, alone->logprobs, count * sizeof *delivered->logprobs)
+        || memcmp(delivered->top, alone->top, count * sizeof *delivered->top))
         fail_msg("answer %d is another one than alone", i);
 }
 
 // All at once, twice: the second time what was read before is found again.
-static int answer_together(struct world *world, const struct request_list *request_list, const struct heard *alone)
+static int answer_together(struct world *world, const struct request_list *request_list, const struct delivered *alone)
 {
-    static struct heard heard[ANSWERS];
+    static struct delivered delivered[ANSWERS];
     int cached = 0;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < ANSWERS; i++) {
             struct nibble_request request_params = request_list->request_params[i];
-            request_params.listener = listener_of(&heard[i]);
+            request_params.listener = listener_of(&delivered[i]);
             need_add(&world->generator, &request_params);
         }
         run(&world->generator);
         for (int i = 0; i < ANSWERS; i++) {
-            check_same(&heard[i], &alone[i], i);
-            cached += heard[i].usage.cached_tokens;
+            check_same(&delivered[i], &alone[i], i);
+            cached += delivered[i].usage.cached_tokens;
         }
     }
     return cached;
@@ -237,24 +237,25 @@ static void test_the_same_tokens_whatever_happens(void **state)
         { 8, 40, 1, true, true },
     };
     static struct request_list request_list;
-    static struct heard alone[ANSWERS];
+    static struct delivered alone[ANSWERS];
     uint64_t preemptions = 0;
     make_requests(&request_list, 11);
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
         struct nibble_scheduler_options scheduling = { .no_prefix_cache = true };
-        world_open(&world, &kinds[k], &(struct engine_options){ .threads = 1 }, &scheduling);
+        world_open(&world, &kinds[k], &(struct engine_options){ .plan.user.threads = 1 }, &scheduling);
         for (int i = 0; i < ANSWERS; i++)
             answer(&world, request_list.request_params[i], &alone[i]);
         world_close(&world);
         for (size_t i = 0; i < COUNT_OF(worlds); i++) {
-            struct engine_options options = { .plan.batch_tokens = worlds[i].batch, .threads = worlds[i].threads };
+            struct engine_options options = { .plan.user.batch_tokens = worlds[i].batch,
+                                              .plan.user.threads = worlds[i].threads };
             if (worlds[i].small) { // little more than for one
                 world_open(&world, &kinds[k], &options, &scheduling);
-                options.plan.kv_cache_bytes = world.engine.plan.pool_bytes * 5 / 4;
+                options.plan.user.kv_cache_bytes = world.engine.plan.pool_bytes * 5 / 4;
                 world_close(&world);
             }
-            options.plan.max_num_seqs = worlds[i].sequences;
+            options.plan.user.max_num_seqs = worlds[i].sequences;
             scheduling.no_prefix_cache = worlds[i].no_prefix_cache;
             world_open(&world, &kinds[k], &options, &scheduling);
             int cached = answer_together(&world, &request_list, alone);
@@ -277,7 +278,7 @@ static void test_logprobs_are_the_models_own(void **state)
     struct world world;
     struct reader reader;
     struct error err;
-    static struct heard heard;
+    static struct delivered delivered;
     static float logits[CONTEXT * VOCABULARY];
     struct nibble_request request_params = plain_request(20);
     request_params.sampling =
@@ -287,14 +288,14 @@ static void test_logprobs_are_the_models_own(void **state)
     request_params.score_prompt = true;
     request_params.top_logprobs = TOP;
     world_open_plain(&world);
-    answer(&world, request_params, &heard);
-    assert_int_equal(heard.prompt_count, COUNT_OF(some_ids));
-    assert_int_equal(heard.count, 20);
-    int total = heard.prompt_count + heard.count;
+    answer(&world, request_params, &delivered);
+    assert_int_equal(delivered.prompt_count, COUNT_OF(some_ids));
+    assert_int_equal(delivered.count, 20);
+    int total = delivered.prompt_count + delivered.count;
     reader_open(&reader, &world.engine);
-    assert_true(reader_append(&reader, heard.ids, (size_t)total, &err) && reader_score(&reader, logits, &err));
+    assert_true(reader_append(&reader, delivered.ids, (size_t)total, &err) && reader_score(&reader, logits, &err));
     reader_close(&reader);
-    assert_true(heard.logprobs[0] == 1); // nothing comes before the first
+    assert_true(delivered.logprobs[0] == 1); // nothing comes before the first
     for (int i = 1; i < total; i++) {
         const float *row = logits + (i - 1) * VOCABULARY;
         double sum = 0;
@@ -303,11 +304,11 @@ static void test_logprobs_are_the_models_own(void **state)
             sum += exp(row[id]);
             best = row[id] > row[best] ? id : best;
         }
-        assert_true(fabs(heard.logprobs[i] - (row[heard.ids[i]] - log(sum))) < 1e-5);
-        assert_int_equal(heard.top[i][0].id, best);
+        assert_true(fabs(delivered.logprobs[i] - (row[delivered.ids[i]] - log(sum))) < 1e-5);
+        assert_int_equal(delivered.top[i][0].id, best);
         for (int j = 0; j < TOP; j++) {
-            assert_true(fabs(heard.top[i][j].logprob - (row[heard.top[i][j].id] - log(sum))) < 1e-5);
-            assert_true(!j || heard.top[i][j].logprob <= heard.top[i][j - 1].logprob);
+            assert_true(fabs(delivered.top[i][j].logprob - (row[delivered.top[i][j].id] - log(sum))) < 1e-5);
+            assert_true(!j || delivered.top[i][j].logprob <= delivered.top[i][j - 1].logprob);
         }
     }
     world_close(&world);
@@ -319,7 +320,7 @@ static void test_ends(void **state)
 {
     (void)state;
     struct world world;
-    static struct heard whole, heard;
+    static struct delivered whole, delivered;
     world_open_plain(&world);
     answer(&world, plain_request(12), &whole);
     const int32_t *said = whole.ids + COUNT_OF(some_ids);
@@ -339,25 +340,25 @@ static void test_ends(void **state)
     struct nibble_request request_params = plain_request(12);
     request_params.stop_ids = &stop;
     request_params.stop_count = 1;
-    answer(&world, request_params, &heard);
-    assert_int_equal(heard.reason, NIBBLE_FINISH_STOP);
-    assert_int_equal(heard.count, at + 1);
+    answer(&world, request_params, &delivered);
+    assert_int_equal(delivered.reason, NIBBLE_FINISH_STOP);
+    assert_int_equal(delivered.count, at + 1);
     request_params.min_tokens = at + 2; // not so early
-    answer(&world, request_params, &heard);
-    assert_true(heard.count >= at + 2 && heard.ids[COUNT_OF(some_ids) + (size_t)at] != stop);
+    answer(&world, request_params, &delivered);
+    assert_true(delivered.count >= at + 2 && delivered.ids[COUNT_OF(some_ids) + (size_t)at] != stop);
 
-    heard.end_at = 5; // the listener has heard enough
-    answer(&world, plain_request(12), &heard);
-    assert_int_equal(heard.reason, NIBBLE_FINISH_STOP);
-    assert_int_equal(heard.count, 5);
-    heard.end_at = 0;
+    delivered.end_at = 5; // the listener has delivered enough
+    answer(&world, plain_request(12), &delivered);
+    assert_int_equal(delivered.reason, NIBBLE_FINISH_STOP);
+    assert_int_equal(delivered.count, 5);
+    delivered.end_at = 0;
     request_params = plain_request(0); // nothing is drawn
     request_params.score_prompt = true;
     request_params.top_logprobs = 0;
-    answer(&world, request_params, &heard);
-    assert_int_equal(heard.reason, NIBBLE_FINISH_LENGTH);
-    assert_int_equal(heard.count, 0);
-    assert_int_equal(heard.prompt_count, COUNT_OF(some_ids));
+    answer(&world, request_params, &delivered);
+    assert_int_equal(delivered.reason, NIBBLE_FINISH_LENGTH);
+    assert_int_equal(delivered.count, 0);
+    assert_int_equal(delivered.prompt_count, COUNT_OF(some_ids));
     world_close(&world);
 }
 
@@ -365,23 +366,23 @@ static void test_cancelling_frees_at_once(void **state)
 {
     (void)state;
     struct world world;
-    static struct heard heard[3];
+    static struct delivered delivered[3];
     uint64_t names[3];
     struct nibble_step step;
-    world_open(&world, &kinds[3], &(struct engine_options){ .plan.max_num_seqs = 2, .threads = 1 },
+    world_open(&world, &kinds[3], &(struct engine_options){ .plan.user.max_num_seqs = 2, .plan.user.threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
     for (int i = 0; i < 3; i++) {
         struct nibble_request request_params = plain_request(100);
-        request_params.listener = listener_of(&heard[i]);
+        request_params.listener = listener_of(&delivered[i]);
         names[i] = need_add(&world.generator, &request_params);
     }
     for (int i = 0; i < 5; i++)
         assert_true(generator_step(&world.generator, &step));
     for (int i = 2; i >= 0; i--) { // one that waits, then those that run
         generator_cancel(&world.generator, names[i]);
-        assert_int_equal(heard[i].finishes, 1);
-        assert_int_equal(heard[i].reason, NIBBLE_FINISH_CANCELLED);
-        assert_int_equal(heard[i].count, i == 2 ? 0 : 5);
+        assert_int_equal(delivered[i].finishes, 1);
+        assert_int_equal(delivered[i].reason, NIBBLE_FINISH_CANCELLED);
+        assert_int_equal(delivered[i].count, i == 2 ? 0 : 5);
         generator_cancel(&world.generator, names[i]); // again is nothing
         generator_cancel(&world.generator, 12345);
     }
@@ -390,17 +391,17 @@ static void test_cancelling_frees_at_once(void **state)
     assert_false(generator_step(&world.generator, &step));
 
     struct nibble_request request_params = plain_request(100); // closing cancels what is left
-    request_params.listener = listener_of(&heard[0]);
+    request_params.listener = listener_of(&delivered[0]);
     need_add(&world.generator, &request_params);
     generator_step(&world.generator, &step);
     world_close(&world);
-    assert_int_equal(heard[0].reason, NIBBLE_FINISH_CANCELLED);
+    assert_int_equal(delivered[0].reason, NIBBLE_FINISH_CANCELLED);
 }
 
 // ---- listeners that interfere ----
 
 struct rules {
-    struct heard heard;
+    struct delivered delivered;
     int asked;
     uint64_t work; // that a mask takes
 };
@@ -429,25 +430,25 @@ static void test_listeners_restrict_and_choose(void **state)
 {
     (void)state;
     static struct rules rules[4];
-    static struct heard alone;
+    static struct delivered alone;
     struct world world;
     world_open_plain(&world);
     answer(&world, plain_request(20), &alone);
     for (int i = 0; i < 4; i++) { // with and without rules, in the same steps
         struct nibble_request request_params = plain_request(20);
         request_params.sampling.temperature = i == 2 ? 1 : 0;
-        request_params.listener = listener_of(&rules[i].heard);
+        request_params.listener = listener_of(&rules[i].delivered);
         request_params.listener.restrict_tokens = i ? only_some : NULL;
         request_params.listener.choose_token = i == 3 ? next_to_it : NULL;
         need_add(&world.generator, &request_params);
     }
     run(&world.generator);
-    check_same(&rules[0].heard, &alone, 0);
+    check_same(&rules[0].delivered, &alone, 0);
     for (int i = 1; i < 4; i++) {
         assert_int_equal(rules[i].asked, 20);
         for (int j = 0; j < 20; j++) {
             int shift = i == 3 && (20 - j) % 2;
-            assert_int_equal(rules[i].heard.ids[(int)COUNT_OF(some_ids) + j] % 5, (20 - j + shift) % 5);
+            assert_int_equal(rules[i].delivered.ids[(int)COUNT_OF(some_ids) + j] % 5, (20 - j + shift) % 5);
         }
     }
     world_close(&world);
@@ -463,11 +464,11 @@ static void test_dear_masks_hold_up_nobody(void **state)
     struct rules *rounds[] = { cheap, dear, dear };
     for (int round = 0; round < 3; round++) {
         struct world world;
-        struct engine_options options = { .plan.max_num_seqs = 8, .threads = 2 };
+        struct engine_options options = { .plan.user.max_num_seqs = 8, .plan.user.threads = 2 };
         if (round == 2) { // some are preempted while they sit out
             world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
             int pages = world.engine.pools[0].page_count;
-            options.plan.kv_cache_bytes = world.engine.plan.pool_bytes / pages * 14; // hardly more than for one
+            options.plan.user.kv_cache_bytes = world.engine.plan.pool_bytes / pages * 14; // hardly more than for one
             world_close(&world);
         }
         world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
@@ -476,7 +477,7 @@ static void test_dear_masks_hold_up_nobody(void **state)
             struct nibble_request request_params = plain_request(i ? TOKENS : PLAIN_TOKENS);
             request_params.score_prompt = i == 1;
             request_params.top_logprobs = TOP;
-            request_params.listener = listener_of(&rules[i].heard);
+            request_params.listener = listener_of(&rules[i].delivered);
             request_params.listener.restrict_tokens = i ? only_some : NULL;
             rules[i].asked = 0;
             rules[i].work = round ? GENERATE_MASK_WORK_MAX : 0;
@@ -485,20 +486,20 @@ static void test_dear_masks_hold_up_nobody(void **state)
         struct nibble_step step;
         int steps = 0, before = 0;
         for (; generator_step(&world.generator, &step); steps++) {
-            int masks = -before, plain = rules[0].heard.finishes ? PLAIN_TOKENS : steps + 1;
+            int masks = -before, plain = rules[0].delivered.finishes ? PLAIN_TOKENS : steps + 1;
             before = 0;
             for (int i = 1; i <= DEAR; i++)
                 before += rules[i].asked;
             masks += before;
             assert_true(steps < 10000 && (!round || masks <= 2)); // one for each thread
             if (round < 2)
-                assert_int_equal(rules[0].heard.count, plain);
+                assert_int_equal(rules[0].delivered.count, plain);
         }
         struct nibble_scheduler_stats stats;
         generator_stats(&world.generator, &stats);
         assert_int_equal(stats.preemptions > 0, round == 2);
         for (int i = 0; i <= DEAR; i++) {
-            check_same(&rules[i].heard, &cheap[i].heard, i);
+            check_same(&rules[i].delivered, &cheap[i].delivered, i);
             assert_true(!i || rules[i].asked == TOKENS);
         }
         world_close(&world);
@@ -545,9 +546,9 @@ static void test_wishes_that_make_no_sense(void **state)
     request_params.prompt_count = SIZE_MAX;
     assert_int_equal(generator_add(&world.generator, &request_params, &err), 0);
     request_params.prompt_count = CONTEXT; // just fits
-    static struct heard heard;
-    answer(&world, request_params, &heard);
-    assert_int_equal(heard.reason, NIBBLE_FINISH_LENGTH);
+    static struct delivered delivered;
+    answer(&world, request_params, &delivered);
+    assert_int_equal(delivered.reason, NIBBLE_FINISH_LENGTH);
     world_close(&world);
 }
 
@@ -555,7 +556,7 @@ static void test_damage_fails_one_request_alone(void **state)
 {
     (void)state;
     struct world world;
-    static struct heard alone, heard[2];
+    static struct delivered alone, delivered[2];
     world_open_plain(&world);
     answer(&world, plain_request(10), &alone);
     float damage = NAN;
@@ -564,16 +565,16 @@ static void test_damage_fails_one_request_alone(void **state)
     for (int i = 0; i < 2; i++) {
         int32_t bad[] = { 1, 2, 30 };
         struct nibble_request request_params = plain_request(10);
-        request_params.listener = listener_of(&heard[i]);
+        request_params.listener = listener_of(&delivered[i]);
         if (i == 1)
             request_params.prompt = bad, request_params.prompt_count = 3;
         need_add(&world.generator, &request_params);
     }
     run(&world.generator);
-    check_same(&heard[0], &alone, 0);
-    assert_int_equal(heard[1].reason, NIBBLE_FINISH_FAILED);
-    assert_int_equal(heard[1].count, 0);
-    assert_non_null(strstr(heard[1].error, "not finite after token 2"));
+    check_same(&delivered[0], &alone, 0);
+    assert_int_equal(delivered[1].reason, NIBBLE_FINISH_FAILED);
+    assert_int_equal(delivered[1].count, 0);
+    assert_non_null(strstr(delivered[1].error, "not finite after token 2"));
     world_close(&world);
 }
 
@@ -620,7 +621,7 @@ static void test_continuing_allocates_nothing(void **state)
         struct world world;
         struct nibble_step step;
         static struct rules rules[4];
-        world_open(&world, &kinds[k], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 2 },
+        world_open(&world, &kinds[k], &(struct engine_options){ .plan.user.max_num_seqs = 4, .plan.user.threads = 2 },
                    &(struct nibble_scheduler_options){ 0 });
         for (int i = 0; i < 4; i++) {
             struct nibble_request request_params = plain_request(100);
@@ -632,7 +633,7 @@ static void test_continuing_allocates_nothing(void **state)
                                                                 .presence_penalty = 0.1,
                                                                 .seed = 1 };
             request_params.top_logprobs = TOP;
-            request_params.listener = listener_of(&rules[i].heard);
+            request_params.listener = listener_of(&rules[i].delivered);
             request_params.listener.restrict_tokens = only_some;
             need_add(&world.generator, &request_params);
         }

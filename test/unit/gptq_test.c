@@ -34,12 +34,12 @@ static void draw_inputs(uint64_t *random, float *x, int cols)
     }
 }
 
-static float *hessian_of(const float *x, int cols, const int32_t *rows, int count, int parts)
+static float *hessian_of(const float *x, int cols, const int32_t *rows, int count, int chunks)
 {
     size_t size = hessian_size((size_t)cols);
     float *hessian = memory_new(size * size, sizeof *hessian);
-    for (int part = 0; part < parts; part++)
-        hessian_add(hessian, (size_t)cols, x, rows, count, part, parts);
+    for (int chunk = 0; chunk < chunks; chunk++)
+        hessian_add(hessian, (size_t)cols, x, rows, count, chunk, chunks);
     return hessian;
 }
 

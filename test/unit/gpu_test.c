@@ -80,7 +80,7 @@ static int start(int sequences, int32_t id, bool drawn)
         world.output_rows[i] = i;
         world.sequences[i] = (struct batch_sequence){ .first = i, .count = 1, .pages = { world.pages } };
         if (drawn)
-            assert_true(engine_ask(&world.engine, i, &sampling, 4));
+            assert_true(engine_queue_sampling(&world.engine, i, &sampling, 4));
     }
     int step = engine_start(&world.engine, &err);
     need(step, &err);

@@ -46,7 +46,7 @@ static inline void guarded_free(struct guarded *guarded)
 }
 
 struct run {
-    void (*run)(const void *args, int part, int parts);
+    void (*run)(const void *args, int chunk, int chunks);
     const void *args;
     struct guarded *outs[OUTS_MAX]; // what it writes (and, in place, reads)
 };

@@ -35,7 +35,7 @@ static void test_shares_are_even_and_whole(void **state)
         for (int parts = 1; parts <= 256; parts += 15)
             for (int part = 0, at = 0; part < parts; part++) {
                 int first, end;
-                kernel_share(counts[i], part, parts, &first, &end);
+                kernel_range(counts[i], part, parts, &first, &end);
                 assert_int_equal(first, at);
                 assert_true(end - first >= counts[i] / parts && end - first - 1 <= counts[i] / parts);
                 at = end;

@@ -159,17 +159,17 @@ static void heads_have_their_own_rows(void **state)
         float *values = ARENA_NEW(&arena, float, HEADS * EACH * COLS);
         weight_decode(dtypes[d], data, HEADS * EACH * COLS, values);
         const struct tensor *rows = tensor_source_head_rows(&arena, &tensor, EACH, KEYS, VALUES);
-        const struct tensor *turned = tensor_source_head_transpose(&arena, &tensor, EACH, 0, KEYS);
+        const struct tensor *transposed = tensor_source_head_transpose(&arena, &tensor, EACH, 0, KEYS);
         enum dtype made = dtypes[d] == DTYPE_Q8_0 ? DTYPE_F16 : dtypes[d];
-        assert_true(rows->dtype == made && turned->dtype == made);
+        assert_true(rows->dtype == made && transposed->dtype == made);
         assert_true(rows->shape[0] == HEADS * VALUES && rows->shape[1] == COLS);
-        assert_true(turned->shape[0] == HEADS * COLS && turned->shape[1] == KEYS);
+        assert_true(transposed->shape[0] == HEADS * COLS && transposed->shape[1] == KEYS);
         for (int64_t first = 0, count; first < HEADS * COLS; first += count) { // in uneven pieces, across heads
             uint8_t stored[40 * KEYS * 4];
             float found[40 * KEYS];
             count = random_between(&seed, 1, 40);
             count = first + count > HEADS * COLS ? HEADS * COLS - first : count;
-            tensor_source_read(turned, first, count, stored);
+            tensor_source_read(transposed, first, count, stored);
             weight_decode(made, stored, (size_t)count * KEYS, found);
             for (int64_t i = 0; i < count * KEYS; i++) {
                 int64_t row = first + i / KEYS, head = row / COLS;

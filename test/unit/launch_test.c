@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch test: a GPU runs the kernels that a plan prints. Engines of many shapes, formats and architectures run steps
-// on both sides of each load's bound, and each launch of an op must be listed by a row that the plan binds to that op
-// and load. The driver is fake_cuda.c; launches are recorded where the engine queues them. No GPU and no CUDA build is
-// needed.
+// Launch test: GPUs and CPUs run the kernels that a plan prints. Engines of many shapes, formats and architectures run
+// steps on both sides of each load's bound, and each launch of an op must be listed by a row that the plan binds to
+// that op and load. The driver is fake_cuda.c; launches are recorded where the engine queues them, and functions of
+// CPUs where the thread pool calls them. No GPU, no CUDA build and no particular CPU is needed: nothing is computed.
 #include <dlfcn.h>
 
 #include "container.h"
@@ -16,7 +16,7 @@
 #include "plan/explain.h"
 
 enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 512, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
-enum { ZEROS = 1 << 20, FEW = 8 };
+enum { ZEROS = 1 << 20, DECODE_ROWS_MAX = 8 };
 
 static struct fake_cuda *fake;
 static char zeros[ZEROS]; // of every tensor
@@ -63,14 +63,14 @@ static int larger(int a, int b) { return a > b ? a : b; }
 static int loads_of(const struct op *op, const struct step *step, int loads[2])
 {
     int outputs = step->sequences + (step->last > 0), tokens = step->sequences * step->rows + step->last;
-    int each = larger(step->rows, step->last), few = step->rows <= FEW ? step->rows : 0, count = 0;
-    if (step->last <= FEW)
-        few = larger(few, step->last);
+    int each = larger(step->rows, step->last), decoded = step->rows <= DECODE_ROWS_MAX ? step->rows : 0, count = 0;
+    if (step->last <= DECODE_ROWS_MAX)
+        decoded = larger(decoded, step->last);
     switch (op->kind) {
     case OP_ATTENTION:
-        if (few)
-            loads[count++] = load_of(few);
-        if (each > FEW)
+        if (decoded)
+            loads[count++] = load_of(decoded);
+        if (each > DECODE_ROWS_MAX)
             loads[count++] = load_of(each);
         return count;
     case OP_CONV:
@@ -98,20 +98,25 @@ static bool was_launched(const struct kernel *row)
 
 // ---- an engine ----
 
+typedef void cpu_function(const void *args, int chunk, int chunks);
+
 static struct world {
     struct engine engine;
     const struct step *step;
     char what[160];
-    int checked; // ops
+    json_t *plan;                    // as `nibble plan --json` prints it
+    int checked;                     // ops
+    cpu_function *ran[RECORDED_MAX]; // on a CPU
+    int ran_count;
 } world;
 
 // One op has been launched.
-static void after(void *context, const struct engine *engine, int index, int part, int parts)
+static void after(void *context, const struct engine *engine, int index, int chunk, int chunks)
 {
     const struct op *op = &engine->model.ops[index];
     const struct plan_op *bound = &engine->plan.ops[index];
     int loads[2], count = loads_of(op, world.step, loads);
-    (void)context, (void)part, (void)parts;
+    (void)context, (void)chunk, (void)chunks;
     for (int i = 0; i < recorded_count; i++) {
         bool found = false;
         for (int j = 0; j < count * LINEAR_OUTPUTS_MAX; j++)
@@ -186,11 +191,13 @@ static void open_engine(const struct device *device)
 {
     struct engine *engine = &world.engine;
     struct error err;
-    fake->sm = device->sm;
-    fake->multiprocessors = device->multiprocessors ? device->multiprocessors : 132;
-    fake->shared_bytes = device->shared_bytes;
-    engine->gpu = memory_new(1, sizeof *engine->gpu);
-    need((engine->gpu->cuda = cuda_open(0, &err)), &err);
+    if (device->kind == DEVICE_CUDA) {
+        fake->sm = device->sm;
+        fake->multiprocessors = device->multiprocessors ? device->multiprocessors : 132;
+        fake->shared_bytes = device->shared_bytes;
+        engine->gpu = memory_new(1, sizeof *engine->gpu);
+        need((engine->gpu->cuda = cuda_open(0, &err)), &err);
+    }
     size_t logits = (size_t)engine->plan.outputs * (size_t)engine->model.config.vocabulary;
     for (int i = 0; i < BUFFER_COUNT; i++)
         engine->buffers[i] = address(i + 1);
@@ -211,7 +218,7 @@ static void open_engine(const struct device *device)
         engine->batch.page_tokens[i] = engine->plan.classes[i].kind.page_tokens;
         engine->batch.pages_end[i] = engine->plan.classes[i].kind.end;
     }
-    need(gpu_open_batch(engine->gpu, engine, &err), &err);
+    need(!engine->gpu || gpu_open_batch(engine->gpu, engine, &err), &err);
     need(program_bind(engine, &err), &err);
     need((engine->pool = thread_pool_open(1, &err)), &err);
 }
@@ -254,12 +261,25 @@ static void run_step(const struct step *step)
     need(engine_finish(&world.engine, number, &result, &err), &err);
 }
 
-// A captured step has no ops to tell apart: each launch is of some row of the plan, or draws tokens.
+// Whether the plan says that the function draws tokens.
+static bool draws(const char *name)
+{
+    size_t i;
+    const json_t *function;
+    json_array_foreach (json_object_get(world.plan, "sampling"), i, function)
+        if (!strcmp(json_string_value(function), name))
+            return true;
+    return false;
+}
+
+// A captured step has no ops to tell apart: each launch is of some row of the plan, or draws tokens. Tokens are drawn.
 static void check_captured(void)
 {
     const struct plan *plan = &world.engine.plan;
+    size_t drawn = 0;
     for (int i = 0; i < recorded_count; i++) {
-        bool found = !strncmp(recorded[i], "sample_", strlen("sample_"));
+        bool found = draws(recorded[i]);
+        drawn += found;
         for (int op = 0; op < plan->model->op_count && !found; op++)
             for (int load = 0; load < KERNEL_LOADS; load++)
                 for (int j = 0; j < LINEAR_OUTPUTS_MAX; j++)
@@ -267,10 +287,71 @@ static void check_captured(void)
         if (!found)
             fail_msg("%s: a captured step launches %s, which is of no row of the plan", world.what, recorded[i]);
     }
+    assert_int_equal(drawn, json_array_size(json_object_get(world.plan, "sampling")));
+}
+
+// ---- CPUs ----
+
+// In the place of a step of a program, whose own function it notes instead of calling it.
+static void record_function(const void *args, int chunk, int chunks)
+{
+    (void)chunks;
+    assert_true(world.ran_count < RECORDED_MAX);
+    if (chunk == 0)
+        world.ran[world.ran_count++] = ((const struct program_step *)args)->run;
+}
+
+static void record_program(struct program *program)
+{
+    struct program_step *own = ARENA_NEW(&world.engine.arena, struct program_step, program->count);
+    memcpy(own, program->steps, (size_t)program->count * sizeof *own);
+    for (int i = 0; i < program->count; i++)
+        program->steps[i] = (struct program_step){ record_function, &own[i] };
+}
+
+static void expect_function(cpu_function *function, const struct kernel *row, int *next)
+{
+    if (!function)
+        return;
+    if (*next >= world.ran_count || world.ran[*next] != function)
+        fail_msg("%s, %d x %d + %d: function %d of the step is not that of the plan's %s", world.what,
+                 world.step->sequences, world.step->rows, world.step->last, *next, row->name);
+    ++*next;
+}
+
+// Every op in order: what prepares for the row that the plan binds it to, and the row itself.
+static void check_functions(void)
+{
+    const struct plan *plan = &world.engine.plan;
+    int load = load_of(world.engine.batch.tokens), next = 0;
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct kernel *row = plan->ops[i].rows[load][0];
+        if (plan->ops[i].left_out)
+            continue;
+        expect_function(row->prepare, row, &next);
+        expect_function(row->run, row, &next);
+        world.checked++;
+    }
+    assert_int_equal(next, world.ran_count);
+}
+
+static void run_cpu_steps(void)
+{
+    record_program(&world.engine.decode);
+    record_program(&world.engine.prefill);
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        world.ran_count = 0;
+        run_step(&steps[i]);
+        check_functions();
+    }
 }
 
 static void run_steps(void)
 {
+    if (world.engine.plan.device.kind == DEVICE_CPU) {
+        run_cpu_steps();
+        return;
+    }
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         world.engine.watch = &watch;
         run_step(&steps[i]);
@@ -290,9 +371,10 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
     struct device device;
     struct error err;
     struct engine *engine = &world.engine;
-    struct plan_options options = {
-        .kv_cache_dtype = cache, .max_model_len = LENGTH, .max_num_seqs = SEQUENCES, .batch_tokens = TOKENS
-    };
+    struct plan_options options = { .user.kv_cache_dtype = cache,
+                                    .user.max_model_len = LENGTH,
+                                    .user.max_num_seqs = SEQUENCES,
+                                    .user.batch_tokens = TOKENS };
     *engine = (struct engine){ .checkpoint = &checkpoint };
     world.checked = 0;
     snprintf(world.what, sizeof world.what, "%s on %s, cache %s, weights %s",
@@ -304,10 +386,15 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
     set_formats(&engine->model, formats, count);
     bool planned = plan_make(&engine->plan, &engine->model, &device, &options, &err);
     if (planned) {
+        struct strbuf text = { 0 };
+        explain_json(&engine->plan, &text);
+        assert_non_null(world.plan = json_loads(strbuf_text(&text), 0, NULL));
+        strbuf_free(&text);
         open_engine(&device);
         run_steps();
         assert_true(world.checked > (int)COUNT_OF(steps));
         close_engine();
+        json_decref(world.plan);
     }
     plan_free(&engine->plan);
     model_free(&engine->model);
@@ -318,7 +405,8 @@ static bool try_engine(json_t *config, const char *device_word, const char *cach
 
 // ---- what is tried ----
 
-static const char *const gpus[] = { "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121" };
+static const char *const devices[] = { "cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "sm_80",  "sm_86",
+                                       "sm_89",   "sm_90",    "sm_100",     "sm_103",  "sm_120", "sm_121" };
 
 static json_t *config_of_head(int head_dim)
 {
@@ -329,33 +417,33 @@ static json_t *config_of_head(int head_dim)
 
 static void test_cache_formats_and_head_sizes(void **state)
 {
-    static const int heads[] = { 64, 80, 96, 112, 128, 160, 192, 256, 512 };
+    static const int heads[] = { 64, 80, 96, 112, 128, 160, 192, 256, 384, 512 };
     int planned = 0;
     (void)state;
-    for (size_t g = 0; g < COUNT_OF(gpus); g++)
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
         for (size_t h = 0; h < COUNT_OF(heads); h++)
             for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
                 if (!(dtype_table[dtype].use & DTYPE_USE_CACHE))
                     continue;
                 json_t *config = config_of_head(heads[h]);
-                planned += try_engine(config, gpus[g], dtype_word((enum dtype)dtype), NULL, 0);
+                planned += try_engine(config, devices[d], dtype_word((enum dtype)dtype), NULL, 0);
                 json_decref(config);
             }
-    assert_true(planned > (int)(COUNT_OF(gpus) * COUNT_OF(heads)));
+    assert_true(planned > (int)(COUNT_OF(devices) * COUNT_OF(heads)));
 }
 
 static void test_weight_formats(void **state)
 {
     static const enum dtype mixed[] = { DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_BF16, DTYPE_Q8_0, DTYPE_F32 };
     (void)state;
-    for (size_t g = 0; g < COUNT_OF(gpus); g++)
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
         for (int i = 0; i <= DTYPE_COUNT; i++) {
             enum dtype dtype = (enum dtype)i;
             json_t *config = config_of_head(64);
             if (i == DTYPE_COUNT)
-                assert_true(try_engine(config, gpus[g], "auto", mixed, COUNT_OF(mixed)));
+                assert_true(try_engine(config, devices[d], "auto", mixed, COUNT_OF(mixed)));
             else if (dtype_table[i].use & DTYPE_USE_W)
-                try_engine(config, gpus[g], "auto", &dtype, 1);
+                try_engine(config, devices[d], "auto", &dtype, 1);
             json_decref(config);
         }
 }
@@ -373,11 +461,11 @@ static void test_golden_models(void **state)
             fail_msg("%s: %s", names[i], err.text);
         file_close(&file);
         json_t *config = json_object_get(golden, "config");
-        for (size_t g = 0; g < COUNT_OF(gpus) && config; g++)
-            planned += try_engine(config, gpus[g], "auto", NULL, 0);
+        for (size_t d = 0; d < COUNT_OF(devices) && config; d++)
+            planned += try_engine(config, devices[d], "auto", NULL, 0);
         json_decref(golden);
     }
-    assert_true(planned > (int)(COUNT_OF(names) * COUNT_OF(gpus)) / 2);
+    assert_true(planned > (int)(COUNT_OF(names) * COUNT_OF(devices)) / 2);
 }
 
 static int find_fake(void **state)

@@ -35,13 +35,13 @@ static const struct kernel *next_row(const struct kernel *kernel)
 }
 
 // All outputs of the test case one after the other, as this row gives them. Returns their number.
-static size_t run_row(struct testcase *testcase, const struct kernel *kernel, int parts, float *values)
+static size_t run_row(struct testcase *testcase, const struct kernel *kernel, int chunks, float *values)
 {
     const void *args = testcase_args_for(testcase, kernel);
-    for (int part = 0; part < parts && kernel->prepare; part++)
-        kernel->prepare(args, part, parts);
-    for (int part = 0; part < parts; part++)
-        kernel->run(args, part, parts);
+    for (int chunk = 0; chunk < chunks && kernel->prepare; chunk++)
+        kernel->prepare(args, chunk, chunks);
+    for (int chunk = 0; chunk < chunks; chunk++)
+        kernel->run(args, chunk, chunks);
     size_t count = 0;
     for (int i = 0; i < testcase->outputs; i++) {
         testcase_read(testcase, i, values + count);

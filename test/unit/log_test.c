@@ -241,7 +241,7 @@ static void test_closing_does_not_wait_for_a_reader(void **state)
         log_without_a_reader(&log);
         log_close(&log);
         uint64_t dropped = log_dropped(&log);
-        log_message(&log, LOG_INFO, "late", "nobody hears it");
+        log_message(&log, LOG_INFO, "late", "too late for the log");
         _exit(opened && log_dropped(&log) == dropped + 1 ? 0 : 1);
     }
     int status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast channels turn under each rope scaling, and what becomes of checkpoints that lack something or make no sense.
+// The frequencies of RoPE under each scaling, and what becomes of checkpoints that lack something or make no sense.
 #include <math.h>
 
 #include "container.h"
@@ -520,8 +520,8 @@ static void test_gguf_keys_that_make_no_sense(void **state)
         { "llama.attention.key_length", 7, NULL, "heads of 7 channels" },
         { "llama.attention.key_length", 514, NULL, "llama.attention.key_length" },
         { "llama.attention.value_length", 6, NULL, "values of 6" },
-        { "llama.rope.dimension_count", 5, NULL, "5 of them turned by rope" },
-        { "llama.rope.dimension_count", 10, NULL, "10 of them turned by rope" },
+        { "llama.rope.dimension_count", 5, NULL, "5 of them rotary" },
+        { "llama.rope.dimension_count", 10, NULL, "10 of them rotary" },
         { "llama.rope.scaling.type", 0, "mrope", "\"mrope\"" },
         { "llama.rope.scaling.type", 0, "longrope", "lacks long_factor" },
         { "llama.rope.freq_base", 0, NULL, "theta 0" },

@@ -329,7 +329,7 @@ static void test_layers_fall_into_classes(void **state)
                               words[random_between(&seed, 0, 1)]);
         }
         assert_true(parse_flag(flag.data, sizes.layers, DTYPE_BF16, formats, &err));
-        need_plan(planned, (struct plan_options){ .kv_cache_dtype = flag.data }, &plan);
+        need_plan(planned, (struct plan_options){ .user.kv_cache_dtype = flag.data }, &plan);
         check_classes(&plan, formats);
         plan_free(&plan);
         strbuf_free(&flag);
@@ -340,7 +340,7 @@ static void test_every_op_has_kernels_that_list_its_formats(void **state)
 {
     struct planned *planned = *state;
     struct plan plan;
-    need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-2:nvfp4/fp8,3-:int4_per_token_head" }, &plan);
+    need_plan(planned, (struct plan_options){ .user.kv_cache_dtype = "0-2:nvfp4/fp8,3-:int4_per_token_head" }, &plan);
     for (int i = 0; i < planned->model.op_count; i++) {
         const struct op *op = &planned->model.ops[i];
         for (int j = 0; j < KERNEL_LOADS; j++) {
@@ -391,15 +391,15 @@ static void test_impossible_wishes_are_refused(void **state)
         bool usage;
         const char *says;
     } cases[] = {
-        { { .max_model_len = -1 }, true, "--max-model-len -1: 1 to 2000" },
-        { { .max_model_len = 2001 }, false, "2001 tokens was asked for; the model has 2000" },
-        { { .max_num_seqs = -5 }, true, "--max-num-seqs -5: 1 to 4096" },
-        { { .max_num_seqs = 4097 }, true, "--max-num-seqs 4097" },
-        { { .batch_tokens = 4097 }, true, "--max-num-batched-tokens 4097" },
-        { { .batch_tokens = INT32_MIN }, true, "--max-num-batched-tokens" },
-        { { .kv_cache_dtype = "nvfp5" }, true, "did you mean nvfp4?" },
-        { { .kv_cache_dtype = "0-6:nvfp4" }, true, "0 to 5" },
-        { { .kv_cache_dtype = "fp8_inc" }, false, "Gaudi" },
+        { { .user.max_model_len = -1 }, true, "--max-model-len -1: 1 to 2000" },
+        { { .user.max_model_len = 2001 }, false, "2001 tokens was asked for; the model has 2000" },
+        { { .user.max_num_seqs = -5 }, true, "--max-num-seqs -5: 1 to 4096" },
+        { { .user.max_num_seqs = 4097 }, true, "--max-num-seqs 4097" },
+        { { .user.batch_tokens = 4097 }, true, "--max-num-batched-tokens 4097" },
+        { { .user.batch_tokens = INT32_MIN }, true, "--max-num-batched-tokens" },
+        { { .user.kv_cache_dtype = "nvfp5" }, true, "did you mean nvfp4?" },
+        { { .user.kv_cache_dtype = "0-6:nvfp4" }, true, "0 to 5" },
+        { { .user.kv_cache_dtype = "fp8_inc" }, false, "Gaudi" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct plan plan;
@@ -412,7 +412,7 @@ static void test_impossible_wishes_are_refused(void **state)
     struct error err;
     for (int i = 0; i < sizes.layers; i++)
         planned->model.layer[i].head_dim = i == 4 ? 24 : 32;
-    assert_false(make_plan(planned, (struct plan_options){ .kv_cache_dtype = "nvfp4" }, &plan, &err));
+    assert_false(make_plan(planned, (struct plan_options){ .user.kv_cache_dtype = "nvfp4" }, &plan, &err));
     assert_says(err, "layers 4: nvfp4 needs a head size that is a multiple of 16, not 24");
 }
 
@@ -454,7 +454,7 @@ static bool length_fits(struct planned *planned, struct plan_options options, in
 {
     struct plan plan;
     struct error err;
-    options.max_model_len = length;
+    options.user.max_model_len = length;
     if (!make_plan(planned, options, &plan, &err))
         return false;
     assert_int_equal(plan.max_model_len, length);
@@ -486,8 +486,8 @@ static void test_refusals_name_the_length_that_fits(void **state)
     uint64_t seed = 2;
     int refused = 0, shortened = 0, whole = 0, hopeless = 0;
     for (int round = 0; round < 400; round++) {
-        struct plan_options options = { .max_num_seqs = random_between(&seed, 1, 4),
-                                        .batch_tokens = random_between(&seed, 1, 200) };
+        struct plan_options options = { .user.max_num_seqs = random_between(&seed, 1, 4),
+                                        .user.batch_tokens = random_between(&seed, 1, 200) };
         struct plan plan;
         struct error err;
         planned->model.config.context = random_between(&seed, 1, 3000);
@@ -502,16 +502,16 @@ static void test_refusals_name_the_length_that_fits(void **state)
             planned->device.memory_free_bytes = fixed * 7 / 8 + random_next(&seed) % (fixed / 4);
 
         // Requested options are honoured or refused; others are made to fit.
-        options.max_model_len = random_between(&seed, 1, planned->model.config.context);
+        options.user.max_model_len = random_between(&seed, 1, planned->model.config.context);
         if (!make_plan(planned, options, &plan, &err)) {
             check_offer(planned, options, &err);
             refused++;
         } else {
-            assert_int_equal(plan.max_model_len, options.max_model_len);
+            assert_int_equal(plan.max_model_len, options.user.max_model_len);
             assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes);
             plan_free(&plan);
         }
-        options.max_model_len = 0;
+        options.user.max_model_len = 0;
         if (!make_plan(planned, options, &plan, &err)) {
             assert_false(length_fits(planned, options, 1));
             hopeless++;
@@ -560,8 +560,8 @@ static void test_pools_fill_what_they_may_take(void **state)
     uint64_t seed = 3;
     int refused = 0, accepted = 0;
     for (int round = 0; round < 400; round++) {
-        struct plan_options options = { .max_num_seqs = random_between(&seed, 1, 60),
-                                        .batch_tokens = random_between(&seed, 1, 200) };
+        struct plan_options options = { .user.max_num_seqs = random_between(&seed, 1, 60),
+                                        .user.batch_tokens = random_between(&seed, 1, 200) };
         struct plan plan;
         struct error err;
         planned->model.config.context = random_between(&seed, 1, 8000);
@@ -569,27 +569,28 @@ static void test_pools_fill_what_they_may_take(void **state)
             planned->model.layer[i].window = random_between(&seed, 0, 1) ? random_between(&seed, 1, 300) : 0;
         planned->device.memory_free_bytes = (size_t)1 << 40;
         need_plan(planned, options, &plan); // a quarter of what is free is plenty
-        assert_true(plan.concurrency == options.max_num_seqs);
+        assert_true(plan.concurrency == options.user.max_num_seqs);
         size_t fixed = plan.weight_bytes + plan.workspace_bytes, most = plan.pool_bytes;
         plan_free(&plan);
 
-        size_t room = most / (size_t)options.max_num_seqs + 1 + random_next(&seed) % (4 * most);
+        size_t room = most / (size_t)options.user.max_num_seqs + 1 + random_next(&seed) % (4 * most);
         planned->device.memory_free_bytes = fixed + room;
-        options.max_model_len = planned->model.config.context;
+        options.user.max_model_len = planned->model.config.context;
         if (make_plan(planned, options, &plan, &err)) {
             check_pools(&plan, room / PLAN_CACHE_SHARE);
             plan_free(&plan);
         }
-        options.kv_cache_bytes = 1 + random_next(&seed) % (most + most / 2);
-        options.max_model_len = round % 2 ? 0 : options.max_model_len; // the model's own is meant all the same
+        options.user.kv_cache_bytes = 1 + random_next(&seed) % (most + most / 2);
+        options.user.max_model_len = round % 2 ? 0
+                                               : options.user.max_model_len; // the model's own is meant all the same
         if (make_plan(planned, options, &plan, &err)) {
             assert_int_equal(plan.max_model_len, planned->model.config.context);
-            check_pools(&plan, options.kv_cache_bytes);
+            check_pools(&plan, options.user.kv_cache_bytes);
             plan_free(&plan);
             accepted++;
         } else {
             assert_says(err, "--kv-cache-memory-bytes");
-            if (options.kv_cache_bytes <= room)
+            if (options.user.kv_cache_bytes <= room)
                 check_offer(planned, options, &err);
             refused++;
         }
@@ -607,7 +608,8 @@ static void test_rows_of_logits(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct plan plan;
-        need_plan(planned, (struct plan_options){ .max_num_seqs = cases[i].sequences, .batch_tokens = cases[i].batch },
+        need_plan(planned,
+                  (struct plan_options){ .user.max_num_seqs = cases[i].sequences, .user.batch_tokens = cases[i].batch },
                   &plan);
         assert_int_equal(plan.outputs, cases[i].rows);
         plan_free(&plan);
@@ -621,7 +623,7 @@ static void test_absurd_sizes_do_not_overflow(void **state)
     struct error err;
     planned->model.config.context = 1 << 28;
     planned->device.memory_free_bytes = (size_t)1 << 35;
-    struct plan_options options = { .max_num_seqs = PLAN_SEQUENCES_MAX, .max_model_len = 1 << 28 };
+    struct plan_options options = { .user.max_num_seqs = PLAN_SEQUENCES_MAX, .user.max_model_len = 1 << 28 };
     assert_false(make_plan(planned, options, &plan, &err));
     check_offer(planned, options, &err);
     for (int i = 0; i < sizes.layers; i++)
@@ -629,7 +631,7 @@ static void test_absurd_sizes_do_not_overflow(void **state)
     assert_false(make_plan(planned, options, &plan, &err));
     check_offer(planned, options, &err);
     planned->device.memory_free_bytes = SIZE_MAX / 2;
-    options.max_model_len = 0;
+    options.user.max_model_len = 0;
     need_plan(planned, options, &plan);
     assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes && plan.max_model_len <= 1 << 28);
     plan_free(&plan);
@@ -643,7 +645,7 @@ static void test_a_plan_is_reported(void **state)
     struct plan plan;
     struct strbuf text = { 0 };
     planned->model.layer[5].window = 100;
-    need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-1:bfloat16,2-:fp8/nvfp4" }, &plan);
+    need_plan(planned, (struct plan_options){ .user.kv_cache_dtype = "0-1:bfloat16,2-:fp8/nvfp4" }, &plan);
     explain_short(&plan, &text);
     assert_non_null(strstr(text.data,
                            "KV cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes per token (all layers), "

@@ -23,14 +23,14 @@
 static const int family_100[] = { 100, 103, 0 }, only_120[] = { 120, 0 }, all_gpus[] = { 90, 100, 120, 0 };
 static bool rows_lie; // the fast rows give wrong results
 
-static void attention_lying(const void *args, int part, int parts)
+static void attention_lying(const void *args, int chunk, int chunks)
 {
-    attention_ref(args, part, parts);
-    if (rows_lie && part == parts - 1)
+    attention_ref(args, chunk, chunks);
+    if (rows_lie && chunk == chunks - 1)
         ((const struct attention_args *)args)->out[0] += 1000;
 }
 
-enum { FEW = 0, MANY = 5 }; // numbers of loads: one token, and more than 128
+enum { DECODE = 0, PREFILL = 5 }; // numbers of loads: one token, and more than 128
 
 // Weights as they are, at another place.
 static size_t copied_bytes(enum dtype dtype, int rows, int cols)
@@ -38,9 +38,9 @@ static size_t copied_bytes(enum dtype dtype, int rows, int cols)
     return dtype_bytes(dtype, (size_t)rows * (size_t)cols);
 }
 
-static void copy_weights(const struct weight *weight, int part, int parts, void *out)
+static void copy_weights(const struct weight *weight, int chunk, int chunks, void *out)
 {
-    if (part == parts - 1)
+    if (chunk == chunks - 1)
         memcpy(out, weight->data, copied_bytes(weight->dtype, weight->rows, weight->cols));
 }
 
@@ -186,22 +186,22 @@ static const struct plan_op *attention_of(const struct scene *scene, int layer)
     return first_of(scene, OP_ATTENTION, layer);
 }
 
-static void check_chosen(struct scene *scene, const char *device, const char *formats, const char *few,
-                         const char *many)
+static void check_bound(struct scene *scene, const char *device, const char *formats, const char *decode,
+                        const char *prefill)
 {
-    assert_true(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
-    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, few);
-    assert_string_equal(attention_of(scene, 0)->rows[MANY][0]->name, many);
+    assert_true(make(scene, device, (struct plan_options){ .user.kv_cache_dtype = formats }));
+    assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, decode);
+    assert_string_equal(attention_of(scene, 0)->rows[PREFILL][0]->name, prefill);
 }
 
 static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
 {
-    check_chosen(*state, "cpu:avx2", "nvfp4", "attention_best", "attention_best");
-    check_chosen(*state, "cpu:avx2", "bfloat16/nvfp4", "attention_best", "attention_best");
-    check_chosen(*state, "cpu:avx2", "fp8", "attention_good_decode", "attention_ref");
-    check_chosen(*state, "cpu:avx2", "fp8/nvfp4", "attention_good_decode", "attention_ref");
-    check_chosen(*state, "cpu:avx2", "nvfp4/fp8", "attention_ref", "attention_ref"); // sides are listed apart
-    check_chosen(*state, "cpu:ref", "nvfp4", "attention_ref", "attention_ref");
+    check_bound(*state, "cpu:avx2", "nvfp4", "attention_best", "attention_best");
+    check_bound(*state, "cpu:avx2", "bfloat16/nvfp4", "attention_best", "attention_best");
+    check_bound(*state, "cpu:avx2", "fp8", "attention_good_decode", "attention_ref");
+    check_bound(*state, "cpu:avx2", "fp8/nvfp4", "attention_good_decode", "attention_ref");
+    check_bound(*state, "cpu:avx2", "nvfp4/fp8", "attention_ref", "attention_ref"); // sides are listed apart
+    check_bound(*state, "cpu:ref", "nvfp4", "attention_ref", "attention_ref");
 }
 
 static void test_siblings_are_not_let_in_by_likeness(void **state)
@@ -211,23 +211,23 @@ static void test_siblings_are_not_let_in_by_likeness(void **state)
         "float16",      "float32"
     };
     for (size_t i = 0; i < sizeof siblings / sizeof *siblings; i++)
-        check_chosen(*state, "cpu:amx", siblings[i], "attention_ref", "attention_ref");
+        check_bound(*state, "cpu:amx", siblings[i], "attention_ref", "attention_ref");
 }
 
 static void test_each_layer_is_decided_by_its_own_formats(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .kv_cache_dtype = "nvfp4", .kv_skip_layers = "1" };
+    struct plan_options options = { .user.kv_cache_dtype = "nvfp4", .user.kv_cache_dtype_skip_layers = "1" };
     scene->model.config.kv_dtype = DTYPE_F16; // what a skipped layer has
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_best");
-    assert_string_equal(attention_of(scene, 1)->rows[FEW][0]->name, "attention_ref");
-    assert_string_equal(attention_of(scene, 2)->rows[FEW][0]->name, "attention_best");
+    assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_best");
+    assert_string_equal(attention_of(scene, 1)->rows[DECODE][0]->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 2)->rows[DECODE][0]->name, "attention_best");
 }
 
 static void check_refused(struct scene *scene, const char *device, const char *formats, const char *says)
 {
-    assert_false(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
+    assert_false(make(scene, device, (struct plan_options){ .user.kv_cache_dtype = formats }));
     assert_non_null(scene->plan.refusal.flag);
     if (!strstr(scene->err.text, says))
         fail_msg("\"%s\" is not in: %s", says, scene->err.text);
@@ -248,19 +248,19 @@ static void test_a_neighbour_is_not_the_family(void **state)
 static void test_a_pinned_row_is_used_or_refused(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
+    struct plan_options options = { .user.kv_cache_dtype = "nvfp4", .user.attention_kernel = "attention_ref" };
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_ref");
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_decode" };
-    assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
-    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_good_decode");
-    assert_string_equal(attention_of(scene, 0)->rows[MANY][0]->name, "attention_ref");
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
+    assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_ref");
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_good_decode" };
+    assert_true(make(scene, "cpu:avx2", options)); // it is for decode; the row for prefill is selected as usual
+    assert_string_equal(attention_of(scene, 0)->rows[DECODE][0]->name, "attention_good_decode");
+    assert_string_equal(attention_of(scene, 0)->rows[PREFILL][0]->name, "attention_ref");
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_bets" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
     assert_non_null(strstr(scene->err.text, "did you mean attention_best?"));
     assert_non_null(strstr(scene->err.text, "those that fit are attention_good_decode attention_ref"));
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_best" };
+    options = (struct plan_options){ .user.kv_cache_dtype = "fp8", .user.attention_kernel = "attention_best" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_string_equal(scene->plan.refusal.flag, "--attention-kernel");
     assert_non_null(strstr(scene->err.text, "does not read keys in fp8_e4m3"));
@@ -271,9 +271,9 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
 static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    struct plan_options options = { .user.linear_kernel = "linear_rounding" };
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
-    assert_string_equal(first_of(scene, OP_LINEAR, 0)->rows[FEW][0]->name, "linear_ref");
+    assert_string_equal(first_of(scene, OP_LINEAR, 0)->rows[DECODE][0]->name, "linear_ref");
     const char *reason = NULL;
     for (int i = 0; i < scene->plan.reason_count && !reason; i++)
         if (!strcmp(scene->plan.reasons[i].kernel->name, "linear_rounding"))
@@ -284,8 +284,8 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     for (int i = 0; i < scene->model.op_count; i++)
         if (scene->model.ops[i].kind == OP_LINEAR) {
             bool fits = tensor_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
-            assert_string_equal(scene->plan.ops[i].rows[FEW][0]->name, fits ? "linear_rounding" : "linear_ref");
-            assert_ptr_equal(scene->plan.ops[i].rows[MANY][0], scene->plan.ops[i].rows[FEW][0]);
+            assert_string_equal(scene->plan.ops[i].rows[DECODE][0]->name, fits ? "linear_rounding" : "linear_ref");
+            assert_ptr_equal(scene->plan.ops[i].rows[PREFILL][0], scene->plan.ops[i].rows[DECODE][0]);
             *(fits ? &pinned : &others) += 1;
         }
     assert_true(pinned > 0 && others > 0);
@@ -299,17 +299,17 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 static void test_a_pinned_linear_fits_somewhere_or_is_refused(void **state)
 {
     struct scene *scene = *state;
-    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    struct plan_options options = { .user.linear_kernel = "linear_rounding" };
     assert_false(make(scene, "cpu:ref", options));
     assert_string_equal(scene->plan.refusal.flag, "--linear-kernel");
     assert_non_null(strstr(scene->err.text, "it fits no linear layer on cpu:ref: it needs avx2"));
     assert_non_null(strstr(scene->err.text, "--linear-kernel linear_ref"));
-    options.linear_kernel = "linear_sm100";
+    options.user.linear_kernel = "linear_sm100";
     assert_false(make(scene, "sm_90", options));
     assert_non_null(strstr(scene->err.text, "it needs products that sm_100 is the first to have, not sm_90"));
     assert_false(make(scene, "sm_100", options)); // other ops have no row for GPUs here
     assert_null(strstr(scene->err.text, "linear_sm100"));
-    options.linear_kernel = "linear_roundign";
+    options.user.linear_kernel = "linear_roundign";
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
     assert_non_null(strstr(scene->err.text,
@@ -322,7 +322,7 @@ static void test_a_pinned_linear_that_lies_is_refused(void **state)
 {
     struct scene *scene = *state;
     struct engine engine;
-    struct engine_options options = { .plan.linear_kernel = "linear_rounding", .threads = 1 };
+    struct engine_options options = { .plan.user.linear_kernel = "linear_rounding", .plan.user.threads = 1 };
     struct device device;
     assert_true(device_open_cpu(&device, &scene->err));
     if (!(device.features & CPU_AVX2))
@@ -331,20 +331,20 @@ static void test_a_pinned_linear_that_lies_is_refused(void **state)
     assert_non_null(strstr(scene->err.text, "linear_rounding fails its self-test"));
 }
 
-// On AVX2 there is no partner for the row of few tokens: both read the file's weights.
+// On AVX2 there is no partner for the row of decode: both read the file's weights.
 static void test_both_rows_of_an_op_read_the_same_weights(void **state)
 {
     struct scene *scene = *state;
     assert_true(make(scene, "cpu:avx512", (struct plan_options){ 0 }));
     const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->rows[FEW][0]->name, "linear_copied_decode");
-    assert_string_equal(linear->rows[MANY][0]->name, "linear_copied_prefill");
+    assert_string_equal(linear->rows[DECODE][0]->name, "linear_copied_decode");
+    assert_string_equal(linear->rows[PREFILL][0]->name, "linear_copied_prefill");
     assert_true(scene->plan.placed_bytes > 0 && scene->plan.weight_bytes > scene->plan.placed_bytes);
     size_t weight_bytes = scene->plan.weight_bytes;
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
     linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->rows[FEW][0]->name, "linear_ref");
-    assert_string_equal(linear->rows[MANY][0]->name, "linear_ref");
+    assert_string_equal(linear->rows[DECODE][0]->name, "linear_ref");
+    assert_string_equal(linear->rows[PREFILL][0]->name, "linear_ref");
     assert_true(scene->plan.placed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
 }
 
@@ -352,7 +352,7 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
 {
     struct scene *scene = *state;
     struct engine engine;
-    struct engine_options options = { .plan.kv_cache_dtype = "nvfp4", .threads = 1 };
+    struct engine_options options = { .plan.user.kv_cache_dtype = "nvfp4", .plan.user.threads = 1 };
     struct device device;
     assert_true(device_open_cpu(&device, &scene->err));
     if (!(device.features & CPU_AVX2))
@@ -364,14 +364,14 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
     assert_true(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
     assert_string_equal(engine.plan.failed_note, "attention_best");
     for (int i = 0; i < engine.model.op_count; i++)
-        assert_ptr_not_equal(engine.plan.ops[i].rows[FEW][0], &extra[0]);
+        assert_ptr_not_equal(engine.plan.ops[i].rows[DECODE][0], &extra[0]);
     engine_close(&engine);
-    options.plan.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
+    options.plan.user.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
     assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
     assert_non_null(strstr(scene->err.text, "attention_best fails its self-test"));
 }
 
-// Kernels that do whatever they can of their neighbours' work, for few tokens; for many, none does.
+// Kernels that do whatever they can of their neighbours' work, in decode; in prefill none does.
 static const struct kernel greedy_linear = { .name = "greedy_linear",
                                              .op = OP_LINEAR,
                                              .run = linear_ref,
@@ -413,10 +413,10 @@ static void test_neighbours_are_done_in_passing(void **state)
     fuse_all(scene);
     static const enum op_kind kinds[] = { OP_NORM, OP_ADD, OP_ACT_MUL, OP_ROPE };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        assert_int_equal(left_of(scene, kinds[i], FEW), 0);
-        assert_true(left_of(scene, kinds[i], MANY) >= sizes.layers); // the rows for many tokens are the reference's
+        assert_int_equal(left_of(scene, kinds[i], DECODE), 0);
+        assert_true(left_of(scene, kinds[i], PREFILL) >= sizes.layers); // the rows for prefill are the reference's
     }
-    assert_int_equal(left_of(scene, OP_LINEAR, FEW), 4 * sizes.layers + 1);
+    assert_int_equal(left_of(scene, OP_LINEAR, DECODE), 4 * sizes.layers + 1);
 }
 
 // With a norm between the linear and the sum, as in Gemma, neither is fused, nor are norms of single heads.
@@ -429,9 +429,9 @@ static void test_what_lies_between_is_not_passed_over(void **state)
     tiny_model(&scene->tiny, "gemma3_text", &sizes, "{}");
     assert_true(model_describe(&scene->model, &scene->tiny.checkpoint, &scene->err));
     fuse_all(scene);
-    assert_int_equal(left_of(scene, OP_ADD, FEW), 2 * sizes.layers);
-    assert_int_equal(left_of(scene, OP_NORM, FEW), 4 * sizes.layers); // of q, of k, and the two behind linears
-    assert_int_equal(left_of(scene, OP_ACT_MUL, FEW), 0);
+    assert_int_equal(left_of(scene, OP_ADD, DECODE), 2 * sizes.layers);
+    assert_int_equal(left_of(scene, OP_NORM, DECODE), 4 * sizes.layers); // of q, of k, and the two behind linears
+    assert_int_equal(left_of(scene, OP_ACT_MUL, DECODE), 0);
 }
 
 int main(void)

@@ -80,7 +80,7 @@ static void simulation_close(struct simulation *simulation)
 }
 
 static struct client *arrive(struct simulation *simulation, const struct client *like,
-                             struct scheduler_params request_params)
+                             struct nibble_request request_params)
 {
     static const char *const salts[] = { "", "tenant" };
     CHECK(simulation, simulation->client_count < CLIENTS_MAX);
@@ -91,9 +91,10 @@ static struct client *arrive(struct simulation *simulation, const struct client 
     client->next_output = request_params.score_prompt ? 0 : client->prompt_count - 1;
     foresee(client);
     request_params.prompt = client->ids;
-    request_params.prompt_count = client->prompt_count;
+    request_params.prompt_count = (size_t)client->prompt_count;
     request_params.max_tokens = client->max_tokens;
-    request_params.salt = bytes_of(salts[client->salt]);
+    request_params.cache_salt = salts[client->salt];
+    request_params.cache_salt_len = strlen(salts[client->salt]);
     scheduler_add(&simulation->scheduler, &client->request, &request_params, simulation->scheduler.last_name + 1);
     return client;
 }
@@ -345,11 +346,10 @@ static void random_arrival(struct simulation *simulation)
     uint64_t *seed = &simulation->seed, last = simulation->scheduler.last_name;
     random_prompt(simulation, &client);
     bool follows = last && random_between(seed, 0, 4) == 0;
-    struct scheduler_params request_params = { .score_prompt = random_between(seed, 0, 7) == 0,
-                                               .priority = random_between(seed, -2, 2),
-                                               .after = follows
-                                                   ? last - (uint64_t)random_between(seed, 0, (int)last - 1)
-                                                   : 0 };
+    struct nibble_request request_params = { .score_prompt = random_between(seed, 0, 7) == 0,
+                                             .priority = random_between(seed, -2, 2),
+                                             .after = follows ? last - (uint64_t)random_between(seed, 0, (int)last - 1)
+                                                              : 0 };
     arrive(simulation, &client, request_params);
 }
 
@@ -439,7 +439,7 @@ static void open_plain(int pages, int batch_tokens, int running_max, bool by_pri
 }
 
 // A prompt of its own for each `text`.
-static struct client *arrive_with(int text, int prompt_count, int max_tokens, struct scheduler_params request_params)
+static struct client *arrive_with(int text, int prompt_count, int max_tokens, struct nibble_request request_params)
 {
     struct client client = { .prompt_count = prompt_count, .max_tokens = max_tokens };
     uint64_t seed = (uint64_t)text;
@@ -448,7 +448,7 @@ static struct client *arrive_with(int text, int prompt_count, int max_tokens, st
     return arrive(&world, &client, request_params);
 }
 
-static const struct scheduler_params plain;
+static const struct nibble_request plain;
 
 static void test_a_second_reading_finds_whole_pages(void **state)
 {
@@ -477,7 +477,7 @@ static void test_a_second_reading_finds_whole_pages(void **state)
     run_to_end(&world);
     assert_int_equal(again->request.usage.cached_tokens, 0);
     second.salt = 0; // and who wants every token scored reads it all
-    again = arrive(&world, &second, (struct scheduler_params){ .score_prompt = true });
+    again = arrive(&world, &second, (struct nibble_request){ .score_prompt = true });
     run_to_end(&world);
     assert_int_equal(again->request.usage.cached_tokens, 0);
     simulation_close(&world);
@@ -506,7 +506,7 @@ static void test_the_last_in_the_order_is_preempted(void **state)
         open_plain(14, 64, 4, by_priority);
         struct client *clients[3];
         for (int i = 0; i < 3; i++) // each grows from 3 to 6 pages; the first has the highest number
-            clients[i] = arrive_with(i + 1, 40, 50, (struct scheduler_params){ .priority = 3 - i });
+            clients[i] = arrive_with(i + 1, 40, 50, (struct nibble_request){ .priority = 3 - i });
         run_to_end(&world);
         struct client *best = by_priority ? clients[2] : clients[0], *worst = by_priority ? clients[0] : clients[2];
         assert_int_equal(best->request.usage.preemptions, 0);
@@ -523,7 +523,7 @@ static void test_priorities_are_admitted_first(void **state)
     static const int priorities[] = { 0, 5, -3, 5, 1 }, order[] = { 2, 0, 4, 1, 3 };
     struct client *clients[5];
     for (int i = 0; i < 5; i++)
-        clients[i] = arrive_with(i + 1, 10, 2, (struct scheduler_params){ .priority = priorities[i] });
+        clients[i] = arrive_with(i + 1, 10, 2, (struct nibble_request){ .priority = priorities[i] });
     for (int i = 0; i < 5; i++) {
         step(&world);
         for (int j = 0; j < 5; j++)
@@ -539,7 +539,7 @@ static void test_a_whole_prompt_must_fit(void **state)
     (void)state;
     struct scheduler_options options = { .classes = 1, .batch_tokens = 64, .outputs = 16, .running_max = 4 };
     simulation_open(&world, 0, &options, &full, (const int[]){ 10 });
-    struct client *first = arrive_with(1, 80, 0, (struct scheduler_params){ .score_prompt = true }); // a page at a time
+    struct client *first = arrive_with(1, 80, 0, (struct nibble_request){ .score_prompt = true }); // a page at a time
     struct client *second = arrive_with(2, 96, 0, plain), *third = arrive_with(3, 16, 0, plain);
     for (int i = 0; i < 4; i++) {
         step(&world);
@@ -599,14 +599,14 @@ static void test_a_follower_shares_its_leaders_prompt(void **state)
     (void)state;
     open_plain(40, 32, 4, false);
     struct client *leader = arrive_with(1, 100, 20, plain);
-    struct client *follower = arrive_with(1, 100, 20, (struct scheduler_params){ .after = leader->request.name });
+    struct client *follower = arrive_with(1, 100, 20, (struct nibble_request){ .after = leader->request.name });
     struct client *other = arrive_with(2, 10, 1, plain);
     run_to_end(&world);
     assert_int_equal(follower->request.usage.cached_tokens, 96);
     assert_true(other->request.usage.admitted > 0);
 
     leader = arrive_with(3, 100, 20, plain); // a leader that goes away does not hold up anybody
-    follower = arrive_with(3, 100, 20, (struct scheduler_params){ .after = leader->request.name });
+    follower = arrive_with(3, 100, 20, (struct nibble_request){ .after = leader->request.name });
     step(&world);
     assert_false(follower->request.running);
     leave(&world, leader);
@@ -623,7 +623,7 @@ static void test_scored_prompts_are_bounded_by_rows(void **state)
     struct scheduler_options options = { .classes = 1, .batch_tokens = 64, .outputs = 8, .running_max = 20 };
     simulation_open(&world, 0, &options, &full, (const int[]){ 40 });
     assert_int_equal(world.scheduler.options.running_max, 8);
-    arrive_with(1, 60, 3, (struct scheduler_params){ .score_prompt = true });
+    arrive_with(1, 60, 3, (struct nibble_request){ .score_prompt = true });
     struct client *other = arrive_with(2, 60, 3, plain);
     step(&world);
     assert_int_equal(world.scheduler.chunks[0].count, 8);

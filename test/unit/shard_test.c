@@ -174,7 +174,7 @@ static void test_columns(void **state)
     struct arena arena = { 0 };
     struct noise noise = { &arena, DTYPE_F32 };
     struct tensor files[PARTS],
-        turned = { .name = "turned", .dtype = DTYPE_F16, .rank = 3, .shape = { 1, COLS, 2 * ROWS } };
+        transposed = { .name = "transposed", .dtype = DTYPE_F16, .rank = 3, .shape = { 1, COLS, 2 * ROWS } };
     const struct tensor *parts[PARTS], *wholes[3];
     struct error err;
     for (int i = 0; i < PARTS; i++) {
@@ -185,11 +185,11 @@ static void test_columns(void **state)
         make_noise(&noise, &files[i]);
         parts[i] = &files[i];
     }
-    assert_true(tensor_measure(&turned, &err));
-    make_noise(&noise, &turned);
+    assert_true(tensor_measure(&transposed, &err));
+    make_noise(&noise, &transposed);
     wholes[0] = parts[0];
     wholes[1] = tensor_source_stack(&arena, "stack", parts, PARTS);
-    wholes[2] = tensor_source_transpose(&arena, &turned, 1, 2);
+    wholes[2] = tensor_source_transpose(&arena, &transposed, 1, 2);
     for (size_t i = 0; i < COUNT_OF(wholes); i++) {
         const struct tensor *cut[] = { tensor_source_columns(&arena, wholes[i], 0, CUT),
                                        tensor_source_columns(&arena, wholes[i], CUT, COLS - CUT) };

@@ -19,7 +19,7 @@ enum {
 };
 
 static struct scene {
-    float x[TOKENS][CHANNELS], mixed[TOKENS][CHANNELS], time[TOKENS][HEADS], out[TOKENS][INNER];
+    float x[TOKENS][CHANNELS], mixed[TOKENS][CHANNELS], dt[TOKENS][HEADS], out[TOKENS][INNER];
     float kernel[INPUTS + 1][CHANNELS], bias[CHANNELS], a[HEADS], d[HEADS], dt_bias[HEADS];
     uint8_t *pool;
     struct state_place place;
@@ -35,7 +35,7 @@ static void open_scene(void)
 {
     uint64_t seed = 21;
     fill(scene.x[0], TOKENS * CHANNELS, -1, 1, &seed);
-    fill(scene.time[0], TOKENS * HEADS, -3, 3, &seed);
+    fill(scene.dt[0], TOKENS * HEADS, -3, 3, &seed);
     fill(scene.kernel[0], (INPUTS + 1) * CHANNELS, -1, 1, &seed);
     fill(scene.bias, CHANNELS, -1, 1, &seed);
     fill(scene.a, HEADS, -1, 0, &seed);
@@ -66,7 +66,7 @@ static void run(int first, int count)
                               .state = scene.place };
     struct ssm_scan_args scan = { .batch = &batch,
                                   .mixed = scene.mixed[first],
-                                  .time = scene.time[first],
+                                  .dt = scene.dt[first],
                                   .out = scene.out[first],
                                   .groups = GROUPS,
                                   .a = scene.a,
@@ -114,13 +114,13 @@ static void test_formulas(void **state)
         }
         for (int head = 0; head < HEADS; head++) {
             const double *b = mixed + INNER + head / (HEADS / GROUPS) * KEYS, *c = b + GROUPS * KEYS;
-            double time = log1p(exp((double)scene.time[token][head] + scene.dt_bias[head]));
-            time = fmin(fmax(time, 0.1), 2);
+            double dt = log1p(exp((double)scene.dt[token][head] + scene.dt_bias[head]));
+            dt = fmin(fmax(dt, 0.1), 2);
             for (int value = 0; value < VALUES; value++) {
                 double x = mixed[head * VALUES + value], sum = scene.d[head] * x;
                 for (int key = 0; key < KEYS; key++) {
                     double *s = &matrix[head][key][value];
-                    *s = *s * exp(scene.a[head] * time) + b[key] * time * x;
+                    *s = *s * exp(scene.a[head] * dt) + b[key] * dt * x;
                     sum += c[key] * *s;
                 }
                 assert_true(fabs(sum - scene.out[token][head * VALUES + value]) < 1e-4);

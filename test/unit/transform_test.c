@@ -71,7 +71,7 @@ static void test_scores_stay(void **state)
     }
 }
 
-// Keys that are one vector turned by rope: from few tokens, the mean of many.
+// Keys that are one vector rotated by RoPE: from few tokens, the mean of many.
 static void test_a_centre_for_longer_texts(void **state)
 {
     (void)state;
@@ -191,20 +191,21 @@ static void test_words(void **state)
     struct world world;
     struct error err;
     open_world(&world, "llama", "{}");
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "nvfp4", .kv_transform = "rotate" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "nvfp4", .user.kv_transform = "rotate" });
     assert_int_equal(world.plan.layer[1].transform, KV_ROTATE);
     assert_false(world.plan.wants_calibration);
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "bfloat16", .kv_transform = "centre+rotate" });
+    make_plan(&world,
+              &(struct plan_options){ .user.kv_cache_dtype = "bfloat16", .user.kv_transform = "centre+rotate" });
     assert_int_equal(world.plan.layer[0].transform, KV_CENTRE | KV_ROTATE);
     assert_true(world.plan.wants_calibration);
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "bfloat16/nvfp4" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "bfloat16/nvfp4" });
     assert_int_equal(world.plan.layer[0].transform, 0);
     assert_false(world.plan.wants_calibration || world.plan.layer[0].undecided);
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:bfloat16,1:fp8" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "0:bfloat16,1:fp8" });
     assert_true(world.plan.wants_calibration && world.plan.layer[1].undecided && !world.plan.layer[0].undecided);
     plan_free(&world.plan);
-    assert_false(
-        plan_make(&world.plan, &world.model, &world.device, &(struct plan_options){ .kv_transform = "centred" }, &err));
+    assert_false(plan_make(&world.plan, &world.model, &world.device,
+                           &(struct plan_options){ .user.kv_transform = "centred" }, &err));
     assert_true(err.usage && strstr(err.text, "did you mean centre?"));
     close_world(&world);
 }
@@ -216,10 +217,10 @@ static void test_soft_caps(void **state)
     struct world world;
     struct error err;
     open_world(&world, "gemma2", "{\"attn_logit_softcapping\":50,\"sliding_window\":20}");
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "nvfp4", .kv_transform = "rotate" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "nvfp4", .user.kv_transform = "rotate" });
     plan_free(&world.plan);
     assert_false(plan_make(&world.plan, &world.model, &world.device,
-                           &(struct plan_options){ .kv_transform = "centre+rotate" }, &err));
+                           &(struct plan_options){ .user.kv_transform = "centre+rotate" }, &err));
     assert_string_equal(world.plan.refusal.flag, "--kv-transform");
     assert_true(strstr(err.text, "not in layers 0-1") && strstr(err.text, "soft cap"));
     assert_true(strstr(err.text, "--kv-transform rotate"));
@@ -227,7 +228,7 @@ static void test_soft_caps(void **state)
     struct kv_calibrated layers[2] = { { centre, DTYPE_NVFP4, { 4, 1, 3, 2 } },
                                        { centre, DTYPE_NVFP4, { 3, 1, 4, 2 } } };
     struct kv_calibration calibration = { .layers = 2, .layer = layers };
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "nvfp4", .calibration = &calibration });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "nvfp4", .calibration = &calibration });
     assert_int_equal(world.plan.layer[0].transform, KV_ROTATE);
     assert_int_equal(world.plan.layer[1].transform, 0);
     close_world(&world);
@@ -282,16 +283,16 @@ static void test_answers(void **state)
         struct kv_calibration calibration = { 0 };
         float plain[VOCABULARY], other[VOCABULARY], again[VOCABULARY];
         open_world(&world, types[i], "{\"sliding_window\":20}");
-        struct engine_options options = { .plan = { .kv_cache_dtype = "float32", .kv_transform = "none" },
-                                          .threads = 1 };
+        struct engine_options options = { .plan = { .user.kv_cache_dtype = "float32", .user.kv_transform = "none" },
+                                          .plan.user.threads = 1 };
         read_logits(&world, &options, 50, plain);
-        options.plan.kv_transform = "centre+rotate";
+        options.plan.user.kv_transform = "centre+rotate";
         measure(&world, &options, &calibration);
         options.plan.calibration = &calibration;
         read_logits(&world, &options, 50, other);
         for (int j = 0; j < VOCABULARY; j++)
             assert_float_equal(plain[j], other[j], 2e-3);
-        options.plan.kv_cache_dtype = "nvfp4";
+        options.plan.user.kv_cache_dtype = "nvfp4";
         read_logits(&world, &options, 50, other);
         read_logits(&world, &options, 3, again);
         assert_memory_equal(other, again, sizeof other);
@@ -307,7 +308,7 @@ static void test_files(void **state)
     struct kv_calibration calibration = { 0 }, found;
     struct strbuf content = { 0 };
     struct error err;
-    struct engine_options options = { .plan = { .kv_cache_dtype = "nvfp4" }, .threads = 1 };
+    struct engine_options options = { .plan = { .user.kv_cache_dtype = "nvfp4" }, .plan.user.threads = 1 };
     open_world(&world, "llama", "{}");
     measure(&world, &options, &calibration);
     struct calibration_key key = calibration_key_of(&world.tiny.checkpoint, &world.plan, bytes_of("a text"));
@@ -346,26 +347,26 @@ static void test_formats_are_added(void **state)
     (void)state;
     struct world world;
     struct kv_calibration calibration = { 0 };
-    struct engine_options options = { .plan = { .kv_cache_dtype = "0:nvfp4,1:bfloat16" }, .threads = 1 };
+    struct engine_options options = { .plan = { .user.kv_cache_dtype = "0:nvfp4,1:bfloat16" }, .plan.user.threads = 1 };
     open_world(&world, "llama", "{}");
     measure(&world, &options, &calibration);
     struct calibration_key key = calibration_key_of(&world.tiny.checkpoint, &world.plan, bytes_of("a text"));
     float centre[32];
     memcpy(centre, calibration.layer[1].centre, sizeof centre);
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:bfloat16,1:nvfp4" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "0:bfloat16,1:nvfp4" });
     struct calibration_key mixed = calibration_key_of(&world.tiny.checkpoint, &world.plan, bytes_of("a text"));
     assert_memory_equal(&key, &mixed, sizeof key);
     assert_true(calibration_suffices(&calibration, &world.plan));
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "nvfp4", .kv_sink_pages = "0" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "nvfp4", .user.kv_sink_pages = "0" });
     assert_false(calibration_suffices(&calibration, &world.plan));
-    options.plan.kv_cache_dtype = "0:fp8,1:nvfp4";
+    options.plan.user.kv_cache_dtype = "0:fp8,1:nvfp4";
     measure(&world, &options, &calibration);
     assert_int_equal(calibration.way_count, 2);
     assert_int_equal(calibration.layer[0].k, DTYPE_FP8_E4M3);
     assert_int_equal(calibration.layer[1].k, DTYPE_NVFP4);
     assert_memory_equal(calibration.layer[1].centre, centre, sizeof centre);
     assert_true(calibration.ways[0].errors[1][0] > calibration.ways[1].errors[1][0]);
-    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:nvfp4,1:fp8" });
+    make_plan(&world, &(struct plan_options){ .user.kv_cache_dtype = "0:nvfp4,1:fp8" });
     assert_true(calibration_suffices(&calibration, &world.plan));
     calibration_free(&calibration);
     close_world(&world);

@@ -61,7 +61,7 @@ static bool find(struct kv_calibration *out, const char *path, const struct cali
     if (calibration_suffices(out, wanted) || !source->tokens)
         return true;
     bool ok = measure(out, checkpoint, wanted, options, source, err);
-    bool asked = source->given || (options->plan.kv_transform && strcmp(options->plan.kv_transform, "auto"));
+    bool asked = source->given || (options->plan.user.kv_transform && strcmp(options->plan.user.kv_transform, "auto"));
     if (!ok && asked)
         return false;
     if (unusable.text[0])

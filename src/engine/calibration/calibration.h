@@ -8,7 +8,7 @@
 
 struct calibration_source {
     struct bytes text;
-    bool given; // somebody chose it: it is used, or that is an error
+    bool given; // named by the user: it is used, or that is an error
     // Its tokens, on the heap: how many, or -1. NULL: nothing is measured, and what no file has is left open.
     ptrdiff_t (*tokens)(void *context, struct bytes text, int32_t **ids, struct error *err);
     void *context;

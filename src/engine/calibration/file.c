@@ -55,8 +55,8 @@ struct calibration_key calibration_hash_checkpoint(const struct checkpoint *chec
 static void hash_model(SHA256_CTX *context, const struct plan *wanted)
 {
     const struct model_config *config = &wanted->model->config;
-    const int sizes[] = { config->layers,         config->hidden,     config->rotated,  config->rope_interleaved,
-                          config->experts.chosen, config->activation, TEXT_WATCH_TOKENS };
+    const int sizes[] = { config->layers,        config->hidden,     config->rotated,  config->rope_interleaved,
+                          config->experts.top_k, config->activation, TEXT_WATCH_TOKENS };
     const double numbers[] = { config->norm_epsilon,    config->norm_offset,    config->embed_scale,
                                config->attention_scale, config->residual_scale, config->attention_softcap };
     hash_text(context, config->architecture);

@@ -62,8 +62,8 @@ static void store(const struct key_sample *sample, enum dtype format, float laye
     codec->load(data, scale, sample->head_dim, layer_scale, x);
 }
 
-// All keys of a head as the cache would give them back, brought back to where queries are: the rotation is its own
-// inverse, and the centre stays off, as it does in the cache.
+// Returns all keys of a head in `out` as the cache would give them back, in the basis of the queries: the Hadamard
+// transform is its own inverse, and the centre stays subtracted, as it does in the cache.
 static void store_keys(const struct key_sample *sample, int kv_head, const float *centre, int transform, float *out)
 {
     int dim = sample->head_dim, one = 1;

@@ -14,7 +14,7 @@ struct measuring {
     struct arena arena;
 };
 
-static void measure_layer(void *context, int layer, const struct key_sample *seen, int part, int parts)
+static void measure_layer(void *context, int layer, const struct key_sample *seen, int chunk, int chunks)
 {
     struct measuring *m = context;
     const struct plan_layer *planned = &m->plan->layer[layer];
@@ -30,7 +30,7 @@ static void measure_layer(void *context, int layer, const struct key_sample *see
     const struct kv_calibration *known = m->plan->calibration;
     const float *centre = known && known->layers ? known->layer[layer].centre : NULL;
     int transform = centre ? planned->transform : planned->transform & ~KV_CENTRE;
-    for (int head = part; head < sample.kv_heads; head += parts)
+    for (int head = chunk; head < sample.kv_heads; head += chunks)
         m->errors[layer][head] = stored_error(&sample, head, centre ? centre + head * sample.head_dim : NULL,
                                               transform);
 }

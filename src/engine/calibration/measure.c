@@ -80,12 +80,12 @@ static void measure_way(struct measuring *m, int layer, const struct key_sample 
 }
 
 // For each head its centre comes first, then each way with each transform.
-static void measure_layer(void *context, int layer, const struct key_sample *seen, int part, int parts)
+static void measure_layer(void *context, int layer, const struct key_sample *seen, int chunk, int chunks)
 {
     struct measuring *m = context;
     const float *known = m->out->layer[layer].centre;
     int dim = seen->head_dim, items = 1 + m->ways * KV_TRANSFORMS;
-    for (int i = part; i < seen->kv_heads * items; i += parts) {
+    for (int i = chunk; i < seen->kv_heads * items; i += chunks) {
         int head = i / items, item = i % items;
         float centre[HEAD_DIM_MAX];
         if (known)

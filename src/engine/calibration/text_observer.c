@@ -7,7 +7,7 @@
 struct watching {
     const struct text_watch *watch;
     int tokens;                 // of the text
-    struct key_sample *samples; // (layers): all but what a step brings
+    struct key_sample *samples; // (layers): all but the keys and queries of a step
     struct arena arena;
 };
 
@@ -24,7 +24,7 @@ bool text_watch_scale(enum dtype format, const struct tensor *tensor, float *out
     return weights_cache_scale(has_one ? tensor : NULL, out, err);
 }
 
-static void look(void *context, const struct engine *engine, int op, int part, int parts)
+static void look(void *context, const struct engine *engine, int op, int chunk, int chunks)
 {
     const struct watching *watching = context;
     const struct text_watch *watch = watching->watch;
@@ -37,9 +37,10 @@ static void look(void *context, const struct engine *engine, int op, int part, i
     sample.k = engine->seen[BUFFER_K];
     sample.v = engine->seen[BUFFER_V];
     sample.tokens = engine->batch.tokens;
-    watch->look(watch->context, layer, &sample, part, parts);
-    if (part == 0 && options->calibrating)
-        options->calibrating(options->progress_context, 0.5 + 0.5 * layer / engine->model.config.layers);
+    watch->look(watch->context, layer, &sample, chunk, chunks);
+    if (chunk == 0 && options->plan.user.calibrating)
+        options->plan.user.calibrating(options->plan.user.progress_context,
+                                       0.5 + 0.5 * layer / engine->model.config.layers);
 }
 
 static struct key_sample sample_of(const struct watching *watching, int index)
@@ -78,8 +79,8 @@ static bool prepare(struct watching *watching, struct error *err)
 static void show_loading(void *context, double done)
 {
     const struct engine_options *options = context;
-    if (options->calibrating)
-        options->calibrating(options->progress_context, 0.5 * done);
+    if (options->plan.user.calibrating)
+        options->plan.user.calibrating(options->plan.user.progress_context, 0.5 * done);
 }
 
 static bool read_text(struct watching *watching, const struct checkpoint *checkpoint, const int32_t *ids,
@@ -91,15 +92,21 @@ static bool read_text(struct watching *watching, const struct checkpoint *checkp
                                         .after = look,
                                         .context = watching };
     struct engine_options own = *options;
-    own.plan = (struct plan_options){ .kv_cache_dtype = dtype_word(watching->watch->wanted->model->config.kv_dtype),
-                                      .kv_transform = kv_transform_word(0),
-                                      .max_model_len = watching->tokens,
-                                      .batch_tokens = watching->tokens,
-                                      .memory_bytes = options->plan.memory_bytes,
-                                      .gpu_memory_utilization = options->plan.gpu_memory_utilization,
-                                      .apart = true };
-    own.progress = show_loading;
-    own.progress_context = (void *)options;
+    const struct nibble_options *user = &options->plan.user;
+    own.plan = (struct plan_options){
+        .user = { .device = user->device,
+                  .kv_cache_dtype = dtype_word(watching->watch->wanted->model->config.kv_dtype),
+                  .kv_transform = kv_transform_word(0),
+                  .max_model_len = watching->tokens,
+                  .batch_tokens = watching->tokens,
+                  .memory_bytes = user->memory_bytes,
+                  .gpu_memory_utilization = user->gpu_memory_utilization,
+                  .threads = user->threads,
+                  .no_self_test = user->no_self_test,
+                  .progress = show_loading,
+                  .progress_context = (void *)options },
+        .apart = true,
+    };
     own.watch = &watch;
     struct engine engine;
     struct reader reader;
@@ -124,7 +131,7 @@ bool text_watch_run(const struct text_watch *watch, const struct checkpoint *che
                     TEXT_WATCH_TOKENS_MIN);
     bool ok = prepare(&watching, err) && read_text(&watching, checkpoint, ids, err);
     arena_free(&watching.arena);
-    if (watch->options->calibrating)
-        watch->options->calibrating(watch->options->progress_context, 1);
+    if (watch->options->plan.user.calibrating)
+        watch->options->plan.user.calibrating(watch->options->plan.user.progress_context, 1);
     return ok;
 }

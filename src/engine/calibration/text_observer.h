@@ -12,10 +12,10 @@ enum { TEXT_WATCH_TOKENS = 1024, TEXT_WATCH_TOKENS_MIN = 16 };
 
 struct text_watch {
     const struct plan *wanted;            // of who asks, made with
-    const struct engine_options *options; // these; their `calibrating` hears how far it is
-    // All threads of the pool call it, each with its part, for each layer that text_watch_sees. The sample is complete
+    const struct engine_options *options; // these; their `calibrating` gets the progress
+    // All threads of the pool call it, each with its chunk, for each layer that text_watch_sees. The sample is complete
     // but for the formats of the cache.
-    void (*look)(void *context, int layer, const struct key_sample *sample, int part, int parts);
+    void (*look)(void *context, int layer, const struct key_sample *sample, int chunk, int chunks);
     void *context;
 };
 

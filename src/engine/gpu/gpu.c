@@ -134,6 +134,6 @@ bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err)
     gpu->view = cuda_batch_view(&gpu->block, gpu->upload + gpu->rows_bytes);
     gpu->view.drawn = gpu->tokens;
     engine->batch.on_device = &gpu->view;
-    size_t scratch = vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX ? cuda_sampling_bytes(plan->outputs, vocabulary) : 0;
+    size_t scratch = cuda_sampling_fits(vocabulary) ? cuda_sampling_bytes(plan->outputs, vocabulary) : 0;
     return !scratch || (gpu->draw_scratch = gpu_new(gpu, scratch, "drawing tokens", err));
 }

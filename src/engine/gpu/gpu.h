@@ -47,8 +47,8 @@ int gpu_rows(const struct engine *engine, int op, const struct kernel *rows[GPU_
 bool gpu_load_weights(struct gpu *gpu, struct engine *engine, void (*progress)(void *context, double done),
                       void *context, struct error *err);
 
-// As engine_ask, engine_start, engine_may_follow and engine_finish.
-bool gpu_ask(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count);
+// As engine_queue_sampling, engine_start, engine_may_follow and engine_finish.
+bool gpu_queue_sampling(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count);
 int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err);
 bool gpu_may_follow(const struct gpu *gpu, int step);
 bool gpu_finish(struct gpu *gpu, int step, struct engine_result *result, struct error *err);

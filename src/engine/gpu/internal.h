@@ -54,7 +54,7 @@ struct gpu {
     int step;  // the number of the one that was started last
     int asked; // rows up to here have been written for the next one
 
-    struct gpu_calls *calls[KERNEL_LOADS]; // by load: of every op (gpu/bind.c)
+    struct gpu_calls *calls[KERNEL_LOADS]; // by load: of every op (engine/gpu/bind.c)
     struct gpu_graph {
         struct gpu_step step;
         struct cuda_graph *graph;

@@ -219,14 +219,14 @@ static struct cuda_sampling_row *rows_of(const struct gpu_slot *slot)
     return (struct cuda_sampling_row *)(void *)slot->upload;
 }
 
-// Rows that nobody asks for stay with the host.
+// Rows without device sampling are left to the host.
 static void skip_rows(struct gpu *gpu, const struct gpu_slot *slot, int end)
 {
     for (; gpu->asked < end; gpu->asked++)
         rows_of(slot)[gpu->asked] = (struct cuda_sampling_row){ .on_host = true };
 }
 
-bool gpu_ask(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count)
+bool gpu_queue_sampling(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count)
 {
     const struct gpu_slot *slot = find_slot(gpu, 0);
     if (!gpu->draw_scratch)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/kernels/bench.c: the roofline benchmark of kernels: the speed of each kernel beside the ceilings of the
-// machine. A case is bound by memory or by arithmetic, by the ceiling that it would meet first; its share is the
-// fraction of that ceiling which it reaches.
+// machine. A case is bound by memory or by arithmetic, whichever ceiling it would meet first; `share` is the
+// fraction of that ceiling that it reaches.
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -28,7 +28,7 @@ static bool is_worth_timing(const struct kernel *kernel, const struct testcase_o
     return load && (wanted->k == wanted->v || !(kernel->k & kernel->v));
 }
 
-// Steps that GPUs are timed on, in place of the two loads.
+// Steps that GPUs are timed on, in place of loads: sequences, rows of each, context.
 static const struct {
     enum op_kind op;
     struct testcase_step step;
@@ -51,13 +51,13 @@ struct bench {
     struct error *err;
 };
 
-static void run_call(void *context, int phase, int part, int parts)
+static void run_call(void *context, int step, int chunk, int chunks)
 {
     const struct kernel_call *call = context;
-    if (phase == 0 && call->prepare)
-        call->prepare(call->args, part, parts);
+    if (step == 0 && call->prepare)
+        call->prepare(call->args, chunk, chunks);
     else
-        call->run(call->args, part, parts);
+        call->run(call->args, chunk, chunks);
 }
 
 static int compare(const void *a, const void *b)

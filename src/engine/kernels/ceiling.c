@@ -12,7 +12,7 @@ enum { REPEATS = 9, CHAINS = 12, ROUNDS = 4000000, READ_UNIT_BYTES = 256, PASSES
 
 // ---- arithmetic ----
 
-// Chains of multiply-adds that do not wait for each other; the result is returned so that nobody leaves them out.
+// Chains of multiply-adds that do not wait for each other; the result is returned so that the compiler keeps them.
 #define MULTIPLY_ADDS(vector, splat, multiply_add)                   \
     vector sums[CHAINS], factor = splat(0.999f), term = splat(0.1f); \
     for (int i = 0; i < CHAINS; i++)                                 \
@@ -83,10 +83,10 @@ static const struct arithmetic with_bytes[] = {
     { 0, 4, multiply_adds_plain },
 };
 
-static void run_arithmetic(void *context, int phase, int part, int parts)
+static void run_arithmetic(void *context, int step, int chunk, int chunks)
 {
     const struct arithmetic *arithmetic = context;
-    (void)phase, (void)part, (void)parts;
+    (void)step, (void)chunk, (void)chunks;
     volatile float result = arithmetic->run();
     (void)result;
 }
@@ -94,7 +94,7 @@ static void run_arithmetic(void *context, int phase, int part, int parts)
 // ---- memory ----
 
 // A thread's share of the working set, a multiple of 256 bytes, read several times over. Four independent sums, so that
-// additions keep up with loads; the result is returned so that nobody leaves them out.
+// additions keep up with loads; the result is returned so that the compiler keeps them.
 enum { LINE_BYTES = 64, AHEAD_BYTES = 2048 };
 
 #define READ(vector, prefetch)                                                                \
@@ -147,13 +147,13 @@ struct reading {
     int passes;
 };
 
-static void run_reading(void *context, int phase, int part, int parts)
+static void run_reading(void *context, int step, int chunk, int chunks)
 {
     const struct reading *reading = context;
     size_t units = reading->bytes / READ_UNIT_BYTES;
-    size_t first = units * (size_t)part / (size_t)parts, end = units * (size_t)(part + 1) / (size_t)parts;
+    size_t first = units * (size_t)chunk / (size_t)chunks, end = units * (size_t)(chunk + 1) / (size_t)chunks;
     uint64_t sum = 0;
-    (void)phase;
+    (void)step;
     for (int pass = 0; pass < reading->passes; pass++)
         sum += reading->reader->read(reading->words + first * READ_UNIT_BYTES, (end - first) * READ_UNIT_BYTES);
     volatile uint64_t result = sum;
@@ -182,7 +182,7 @@ static double measure_reading(const char *words, size_t bytes, struct thread_poo
         struct reading reading = { &readers[i], words, bytes, passes };
         if (readers[i].needs & ~device->features)
             continue;
-        double seconds = best_time(pool, (struct thread_pool_work){ run_reading, &reading, .phases = 1 });
+        double seconds = best_time(pool, (struct thread_pool_work){ run_reading, &reading, .steps = 1 });
         best = fmax(best, (double)bytes * passes / seconds);
     }
     return best;
@@ -202,7 +202,7 @@ static double measure_arithmetic(const struct arithmetic *best, struct thread_po
     while (best->needs & ~device->features)
         best++;
     struct arithmetic chosen = *best;
-    struct thread_pool_work work = { run_arithmetic, &chosen, .phases = 1 };
+    struct thread_pool_work work = { run_arithmetic, &chosen, .steps = 1 };
     return 2.0 * CHAINS * ROUNDS * chosen.lanes * thread_pool_size(pool) / best_time(pool, work);
 }
 

@@ -74,16 +74,16 @@ static size_t value_count(const struct testcase_operand *operand)
     return operand->width * (size_t)(operand->rows ? operand->rows : 1);
 }
 
-static void to_device(const struct gpu_piece *piece, uint8_t *out)
+static void to_device(const struct gpu_buffer *buffer, uint8_t *out)
 {
-    const float *values = piece->host;
-    size_t count = value_count(&piece->operand);
-    if (piece->operand.type == TESTCASE_SCRATCH) {
+    const float *values = buffer->host;
+    size_t count = value_count(&buffer->operand);
+    if (buffer->operand.type == TESTCASE_SCRATCH) {
         memset(out, NOTHING, count);
         return;
     }
-    if (piece->operand.type != TESTCASE_BF16) {
-        memcpy(out, piece->host, count * type_bytes(piece->operand.type));
+    if (buffer->operand.type != TESTCASE_BF16) {
+        memcpy(out, buffer->host, count * type_bytes(buffer->operand.type));
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -92,11 +92,11 @@ static void to_device(const struct gpu_piece *piece, uint8_t *out)
     }
 }
 
-static void from_device(const struct gpu_piece *piece, const uint8_t *in, uint8_t *out)
+static void from_device(const struct gpu_buffer *buffer, const uint8_t *in, uint8_t *out)
 {
-    size_t count = value_count(&piece->operand);
-    if (piece->operand.type != TESTCASE_BF16) {
-        memcpy(out, in, count * type_bytes(piece->operand.type));
+    size_t count = value_count(&buffer->operand);
+    if (buffer->operand.type != TESTCASE_BF16) {
+        memcpy(out, in, count * type_bytes(buffer->operand.type));
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -107,11 +107,11 @@ static void from_device(const struct gpu_piece *piece, const uint8_t *in, uint8_
     }
 }
 
-static const struct gpu_piece *find_piece(const struct gpu_testcase *there, const void *host)
+static const struct gpu_buffer *find_buffer(const struct gpu_testcase *there, const void *host)
 {
-    for (int i = 0; i < there->piece_count; i++)
-        if (there->pieces[i].host == host)
-            return &there->pieces[i];
+    for (int i = 0; i < there->buffer_count; i++)
+        if (there->buffers[i].host == host)
+            return &there->buffers[i];
     return NULL;
 }
 
@@ -123,25 +123,25 @@ static int find_output(const struct testcase *testcase, const void *host)
     return -1;
 }
 
-static size_t guard_bytes(const struct gpu_piece *piece) { return piece->output >= 0 ? GUARD_BYTES : 0; }
+static size_t guard_bytes(const struct gpu_buffer *buffer) { return buffer->output >= 0 ? GUARD_BYTES : 0; }
 
 // Uploads one operand, between guard bytes if the row writes it. Rows of a larger step, beyond the test case's own,
 // hold NaN (all bits set).
-static bool upload_piece(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
+static bool upload_buffer(struct gpu_testcase *there, struct gpu_buffer *buffer, struct error *err)
 {
-    size_t guard = guard_bytes(piece), all = piece->bytes + 2 * guard;
-    size_t given = value_count(&piece->operand) * type_bytes(piece->operand.type);
-    if (!(piece->memory = cuda_new(there->cuda, all, "a testcase", err)))
+    size_t guard = guard_bytes(buffer), all = buffer->bytes + 2 * guard;
+    size_t given = value_count(&buffer->operand) * type_bytes(buffer->operand.type);
+    if (!(buffer->memory = cuda_new(there->cuda, all, "a testcase", err)))
         return false;
-    piece->address = piece->memory + guard + piece->lead;
-    if (there->testcase->repeats && piece->operand.type == TESTCASE_SCRATCH) // zeros will do
+    buffer->address = buffer->memory + guard + buffer->lead;
+    if (there->testcase->repeats && buffer->operand.type == TESTCASE_SCRATCH) // zeros will do
         return true;
     uint8_t *image = memory_grow(NULL, all, 1);
     memset(image, GUARD, guard);
-    to_device(piece, image + guard);
-    memset(image + guard + given, NOTHING, piece->bytes - given);
-    memset(image + guard + piece->bytes, GUARD, guard);
-    bool ok = cuda_upload(there->cuda, piece->memory, image, all, err);
+    to_device(buffer, image + guard);
+    memset(image + guard + given, NOTHING, buffer->bytes - given);
+    memset(image + guard + buffer->bytes, GUARD, guard);
+    bool ok = cuda_upload(there->cuda, buffer->memory, image, all, err);
     free(image);
     return ok;
 }
@@ -156,33 +156,33 @@ static bool repeat(struct gpu_testcase *there, uint8_t *address, size_t filled, 
 }
 
 // Uploads the distinct values of an operand once and fills the rest of it with copies of them.
-static bool repeat_values(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
+static bool repeat_values(struct gpu_testcase *there, struct gpu_buffer *buffer, struct error *err)
 {
-    struct gpu_piece first = *piece;
-    size_t guard = guard_bytes(piece), filled = TESTCASE_DISTINCT * type_bytes(piece->operand.type);
+    struct gpu_buffer first = *buffer;
+    size_t guard = guard_bytes(buffer), filled = TESTCASE_DISTINCT * type_bytes(buffer->operand.type);
     first.operand.rows = 1;
     first.operand.width = TESTCASE_DISTINCT;
-    if (!(piece->memory = cuda_new(there->cuda, piece->bytes + 2 * guard, "a testcase", err)))
+    if (!(buffer->memory = cuda_new(there->cuda, buffer->bytes + 2 * guard, "a testcase", err)))
         return false;
-    piece->address = piece->memory + guard;
+    buffer->address = buffer->memory + guard;
     uint8_t *image = memory_grow(NULL, filled, 1);
     to_device(&first, image);
-    bool ok = cuda_upload(there->cuda, piece->address, image, filled, err)
-        && repeat(there, piece->address, filled, piece->bytes, err);
+    bool ok = cuda_upload(there->cuda, buffer->address, image, filled, err)
+        && repeat(there, buffer->address, filled, buffer->bytes, err);
     free(image);
     return ok;
 }
 
-static bool repeat_pages(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
+static bool repeat_pages(struct gpu_testcase *there, struct gpu_buffer *buffer, struct error *err)
 {
     const struct testcase *testcase = there->testcase;
-    size_t filled = testcase->pages_bytes - piece->lead, all = testcase->pages_there - piece->lead;
-    if (!(piece->memory = cuda_new(there->cuda, testcase->pages_there, "pages", err)))
+    size_t filled = testcase->pages_bytes - buffer->lead, all = testcase->pages_there - buffer->lead;
+    if (!(buffer->memory = cuda_new(there->cuda, testcase->pages_there, "pages", err)))
         return false;
-    piece->address = piece->memory + piece->lead;
-    piece->bytes = testcase->pages_there;
-    return cuda_upload(there->cuda, piece->memory, testcase->pages, testcase->pages_bytes, err)
-        && repeat(there, piece->address, filled, all, err);
+    buffer->address = buffer->memory + buffer->lead;
+    buffer->bytes = testcase->pages_there;
+    return cuda_upload(there->cuda, buffer->memory, testcase->pages, testcase->pages_bytes, err)
+        && repeat(there, buffer->address, filled, all, err);
 }
 
 static bool open_operand(struct gpu_testcase *there, const struct testcase_operand *operand, struct error *err)
@@ -192,20 +192,20 @@ static bool open_operand(struct gpu_testcase *there, const struct testcase_opera
     size_t lead = 0;
     if (testcase->pages && host >= testcase->pages && host < testcase->pages + testcase->pages_bytes)
         lead = (size_t)(host - testcase->pages);
-    const struct gpu_piece *known = find_piece(there, host - lead);
+    const struct gpu_buffer *known = find_buffer(there, host - lead);
     if (!known) {
-        struct gpu_piece *piece = &there->pieces[there->piece_count++];
-        *piece = (struct gpu_piece){
+        struct gpu_buffer *buffer = &there->buffers[there->buffer_count++];
+        *buffer = (struct gpu_buffer){
             .host = host - lead, .lead = lead, .operand = *operand, .output = find_output(testcase, host - lead)
         };
         int extra = operand->rows ? testcase->room.rows - testcase_rows(testcase) : 0;
-        piece->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
+        buffer->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
         bool repeated = testcase->repeats && operand->rows && value_count(operand) > TESTCASE_DISTINCT;
         if (!(lead && testcase->pages_there ? repeat_pages
                   : repeated                ? repeat_values
-                                            : upload_piece)(there, piece, err))
+                                            : upload_buffer)(there, buffer, err))
             return false;
-        known = piece;
+        known = buffer;
     }
     assert(known->operand.type == operand->type);
     *operand->slot = known->address - known->lead + lead;
@@ -249,14 +249,14 @@ bool gpu_testcase_open(struct gpu_testcase *there, struct cuda *cuda, const stru
     return true;
 }
 
-static bool copy_piece(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
+static bool copy_buffer(struct gpu_testcase *there, struct gpu_buffer *buffer, struct error *err)
 {
-    const uint8_t *from = piece->memory;
-    size_t all = piece->bytes + 2 * guard_bytes(piece), offset = (size_t)(piece->address - piece->memory);
-    if (!(piece->memory = cuda_new(there->cuda, all, "a testcase", err)))
+    const uint8_t *from = buffer->memory;
+    size_t all = buffer->bytes + 2 * guard_bytes(buffer), offset = (size_t)(buffer->address - buffer->memory);
+    if (!(buffer->memory = cuda_new(there->cuda, all, "a testcase", err)))
         return false;
-    piece->address = piece->memory + offset;
-    return cuda_copy(there->cuda, piece->memory, from, all, err);
+    buffer->address = buffer->memory + offset;
+    return cuda_copy(there->cuda, buffer->memory, from, all, err);
 }
 
 bool gpu_testcase_copy(struct gpu_testcase *there, const struct gpu_testcase *from, const struct kernel *kernel,
@@ -268,27 +268,27 @@ bool gpu_testcase_copy(struct gpu_testcase *there, const struct gpu_testcase *fr
     there->batch_memory = NULL; // `from` keeps it
     there->args = testcase_copy_args(from->testcase, from->args);
     bool ok = true;
-    for (int i = 0; i < there->piece_count; i++) {
+    for (int i = 0; i < there->buffer_count; i++) {
         if (ok)
-            ok = copy_piece(there, &there->pieces[i], err);
+            ok = copy_buffer(there, &there->buffers[i], err);
         else
-            there->pieces[i].memory = NULL; // it is the other's
+            there->buffers[i].memory = NULL; // it is the other's
     }
     if (!ok)
         return gpu_testcase_close(there), false;
     int count = testcase_operands(there->testcase, kernel, there->args, operands);
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < from->piece_count; j++)
-            if (*operands[i].slot == from->pieces[j].address)
-                *operands[i].slot = there->pieces[j].address;
+        for (int j = 0; j < from->buffer_count; j++)
+            if (*operands[i].slot == from->buffers[j].address)
+                *operands[i].slot = there->buffers[j].address;
     describe(there, kernel);
     return true;
 }
 
 void gpu_testcase_close(struct gpu_testcase *there)
 {
-    for (int i = 0; i < there->piece_count; i++)
-        cuda_free(there->cuda, there->pieces[i].memory);
+    for (int i = 0; i < there->buffer_count; i++)
+        cuda_free(there->cuda, there->buffers[i].memory);
     cuda_free(there->cuda, there->batch_memory);
 }
 
@@ -310,15 +310,15 @@ static bool is_filled(const uint8_t *bytes, size_t count)
     return true;
 }
 
-static bool read_piece(const struct gpu_testcase *there, const struct gpu_piece *piece, bool *strayed,
-                       struct error *err)
+static bool download_buffer(const struct gpu_testcase *there, const struct gpu_buffer *buffer, bool *strayed,
+                            struct error *err)
 {
-    size_t all = piece->bytes + 2 * GUARD_BYTES;
+    size_t all = buffer->bytes + 2 * GUARD_BYTES;
     uint8_t *image = memory_new(all, 1);
-    bool ok = cuda_download(there->cuda, image, piece->memory, all, err) && cuda_wait(there->cuda, err);
+    bool ok = cuda_download(there->cuda, image, buffer->memory, all, err) && cuda_wait(there->cuda, err);
     if (ok) {
         *strayed |= !is_filled(image, GUARD_BYTES) || !is_filled(image + all - GUARD_BYTES, GUARD_BYTES);
-        from_device(piece, image + GUARD_BYTES, there->testcase->output[piece->output].data);
+        from_device(buffer, image + GUARD_BYTES, there->testcase->output[buffer->output].data);
     }
     free(image);
     return ok;
@@ -327,8 +327,8 @@ static bool read_piece(const struct gpu_testcase *there, const struct gpu_piece 
 bool gpu_testcase_read(const struct gpu_testcase *there, bool *strayed, struct error *err)
 {
     bool ok = cuda_wait(there->cuda, err);
-    for (int i = 0; i < there->piece_count && ok; i++)
-        ok = there->pieces[i].output < 0 || read_piece(there, &there->pieces[i], strayed, err);
+    for (int i = 0; i < there->buffer_count && ok; i++)
+        ok = there->buffers[i].output < 0 || download_buffer(there, &there->buffers[i], strayed, err);
     return ok;
 }
 

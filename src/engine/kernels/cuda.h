@@ -24,15 +24,15 @@ struct gpu_testcase {
     struct batch batch;
     struct cuda_batch view;
     void *batch_memory;
-    struct gpu_piece {
+    struct gpu_buffer {
         const void *host;
         uint8_t *memory, *address; // the first byte, guards included, and what the arguments have
         size_t bytes;              // without guards
         size_t lead;               // bytes before the address that belong to it
         int output;                // of the test case; -1: it is only read
         struct testcase_operand operand;
-    } pieces[TESTCASE_OPERANDS_MAX];
-    int piece_count;
+    } buffers[TESTCASE_OPERANDS_MAX];
+    int buffer_count;
     struct cuda_call calls[CUDA_CALLS_MAX];
     int call_count;
 };

@@ -30,8 +30,8 @@ static void add_fused(struct strbuf *out, uint32_t fuses)
             strbuf_add_format(out, " with %s", op_word(neighbours[i].op));
 }
 
-static void tell_failure(const struct kernel *kernel, const struct testcase_options *wanted,
-                         const struct check_result *result, struct strbuf *out)
+static void print_failure(const struct kernel *kernel, const struct testcase_options *wanted,
+                          const struct check_result *result, struct strbuf *out)
 {
     struct arena arena = { 0 };
     strbuf_add_format(out, "%s tokens, %s", kernels_load_word(wanted->load, &arena),
@@ -57,7 +57,7 @@ static void test_case(const struct kernel *kernel, const struct testcase_options
     verdict->tolerance = result.tolerance > verdict->tolerance ? result.tolerance : verdict->tolerance;
     verdict->dead = result.trouble.text[0];
     if (!result.ok && !verdict->failure.len)
-        tell_failure(kernel, wanted, &result, &verdict->failure);
+        print_failure(kernel, wanted, &result, &verdict->failure);
 }
 
 static void test_kernel(const struct kernel *kernel, const struct kernels_query *query, struct verdict *verdict)

@@ -33,15 +33,15 @@ static size_t part_bytes(const struct engine *engine, const struct op *op, int r
     return (size_t)rows * width * sizeof(float);
 }
 
-void exchange_run(const void *arguments, int part, int parts)
+void exchange_run(const void *arguments, int chunk, int chunks)
 {
-    (void)parts;
-    const struct program_moment *moment = arguments;
-    const struct engine *engine = moment->engine;
-    const struct op *op = &engine->model.ops[moment->op];
+    (void)chunks;
+    const struct program_op *program_op = arguments;
+    const struct engine *engine = program_op->engine;
+    const struct op *op = &engine->model.ops[program_op->op];
     size_t bytes = part_bytes(engine, op, op->on_outputs ? engine->batch.outputs : engine->batch.tokens);
     struct error ignored; // the ranks remember it
-    if (part == 0 && bytes)
+    if (chunk == 0 && bytes)
         ranks_all_gather(engine->group->ranks, exchange_place(engine, op->in), engine->buffers[op->in], bytes,
                          exchange_stride(engine, op->in) * sizeof(float), &ignored);
 }
@@ -113,7 +113,7 @@ bool exchange_on_gpu(const struct engine *engine, int index, int rows, struct er
         || gather_on_gpu(engine, engine->buffers[op->in], bytes, exchange_stride(engine, op->in) * sizeof(float), err);
 }
 
-// Before anything relies on it: numbers that everybody knows.
+// Proves the exchange before anything relies on it, with numbers that all ranks know.
 static bool prove(const struct engine *engine, struct error *err)
 {
     enum { VALUES = 64 };

@@ -21,8 +21,8 @@ float *exchange_place(const struct engine *engine, enum buffer buffer);
 // Does the op read what all ranks have?
 bool exchange_precedes(const struct op *op);
 
-// On CPUs a phase of the program, before the op: `arguments` is a struct program_moment. Trouble is the group's.
-void exchange_run(const void *arguments, int part, int parts);
+// On CPUs a step of the program, before the op: `arguments` is a struct program_op. Trouble is the group's.
+void exchange_run(const void *arguments, int chunk, int chunks);
 
 // On a GPU, before the op with so many rows: queued by NCCL where the engine has NCCL, else through memory of the host,
 // which has to wait. Only a queued exchange can be captured in a graph and replayed.

@@ -62,16 +62,16 @@ void protocol_write_head(struct strbuf *message, enum protocol_kind kind, int en
 
 // Texts of the options, in the order in which they are sent.
 static const size_t texts[] = {
-    offsetof(struct engine_options, device),
-    offsetof(struct engine_options, plan.kv_cache_dtype),
-    offsetof(struct engine_options, plan.kv_plan),
-    offsetof(struct engine_options, plan.kv_skip_layers),
-    offsetof(struct engine_options, plan.kv_transform),
-    offsetof(struct engine_options, plan.kv_scale),
-    offsetof(struct engine_options, plan.kv_sink_pages),
-    offsetof(struct engine_options, plan.attention_kernel),
-    offsetof(struct engine_options, plan.linear_kernel),
-    offsetof(struct engine_options, plan.activations),
+    offsetof(struct engine_options, plan.user.device),
+    offsetof(struct engine_options, plan.user.kv_cache_dtype),
+    offsetof(struct engine_options, plan.user.kv_plan),
+    offsetof(struct engine_options, plan.user.kv_cache_dtype_skip_layers),
+    offsetof(struct engine_options, plan.user.kv_transform),
+    offsetof(struct engine_options, plan.user.kv_scale),
+    offsetof(struct engine_options, plan.user.kv_sink_pages),
+    offsetof(struct engine_options, plan.user.attention_kernel),
+    offsetof(struct engine_options, plan.user.linear_kernel),
+    offsetof(struct engine_options, plan.user.activations),
 };
 enum { TEXTS = sizeof texts / sizeof *texts, LAYERS_MAX = 1 << 16, CENTRE_MAX = 1 << 24 };
 
@@ -126,33 +126,33 @@ static bool take_calibration(struct bytes *rest, struct arena *arena, const stru
 
 static struct protocol_open pack_numbers(const struct engine_options *options)
 {
-    const struct plan_options *plan = &options->plan;
-    return (struct protocol_open){ .memory_bytes = plan->memory_bytes,
-                                   .kv_cache_bytes = plan->kv_cache_bytes,
-                                   .gpu_memory_utilization = plan->gpu_memory_utilization,
-                                   .max_model_len = plan->max_model_len,
-                                   .max_num_seqs = plan->max_num_seqs,
-                                   .batch_tokens = plan->batch_tokens,
-                                   .state_tokens = plan->state_tokens,
-                                   .threads = options->threads,
-                                   .apart = plan->apart,
-                                   .runs_here = plan->runs_here,
-                                   .skip_self_test = options->skip_self_test };
+    const struct nibble_options *user = &options->plan.user;
+    return (struct protocol_open){ .memory_bytes = user->memory_bytes,
+                                   .kv_cache_bytes = user->kv_cache_bytes,
+                                   .gpu_memory_utilization = user->gpu_memory_utilization,
+                                   .max_model_len = user->max_model_len,
+                                   .max_num_seqs = user->max_num_seqs,
+                                   .batch_tokens = user->batch_tokens,
+                                   .mamba_block_size = user->mamba_block_size,
+                                   .threads = user->threads,
+                                   .apart = options->plan.apart,
+                                   .runs_here = options->plan.runs_here,
+                                   .no_self_test = user->no_self_test };
 }
 
-static void unpack_numbers(const struct protocol_open *sent, struct engine_options *out)
+static void take_numbers(const struct protocol_open *sent, struct engine_options *out)
 {
-    *out = (struct engine_options){ .plan = { .memory_bytes = sent->memory_bytes,
-                                              .kv_cache_bytes = sent->kv_cache_bytes,
-                                              .gpu_memory_utilization = sent->gpu_memory_utilization,
-                                              .max_model_len = sent->max_model_len,
-                                              .max_num_seqs = sent->max_num_seqs,
-                                              .batch_tokens = sent->batch_tokens,
-                                              .state_tokens = sent->state_tokens,
+    *out = (struct engine_options){ .plan = { .user = { .memory_bytes = sent->memory_bytes,
+                                                        .kv_cache_bytes = sent->kv_cache_bytes,
+                                                        .gpu_memory_utilization = sent->gpu_memory_utilization,
+                                                        .max_model_len = sent->max_model_len,
+                                                        .max_num_seqs = sent->max_num_seqs,
+                                                        .batch_tokens = sent->batch_tokens,
+                                                        .mamba_block_size = sent->mamba_block_size,
+                                                        .threads = sent->threads,
+                                                        .no_self_test = sent->no_self_test },
                                               .apart = sent->apart,
-                                              .runs_here = sent->runs_here },
-                                    .threads = sent->threads,
-                                    .skip_self_test = sent->skip_self_test };
+                                              .runs_here = sent->runs_here } };
 }
 
 void protocol_write_open(struct strbuf *message, const char *path, const struct engine_options *options)
@@ -178,7 +178,7 @@ bool protocol_read_open(struct bytes message, struct arena *arena, const char **
             return false;
     if (!take_calibration(&message, arena, &known) || !take(&message, &numbers, sizeof numbers) || message.len)
         return false;
-    unpack_numbers(&numbers, options);
+    take_numbers(&numbers, options);
     for (int i = 0; i < TEXTS; i++)
         *text_at(options, i) = found[i];
     options->plan.calibration = known;

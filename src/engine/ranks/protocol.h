@@ -23,8 +23,8 @@ struct protocol_head {
 struct protocol_open {
     uint64_t memory_bytes, kv_cache_bytes;
     double gpu_memory_utilization;
-    int32_t max_model_len, max_num_seqs, batch_tokens, state_tokens, threads;
-    uint8_t apart, runs_here, skip_self_test, unused;
+    int32_t max_model_len, max_num_seqs, batch_tokens, mamba_block_size, threads;
+    uint8_t apart, runs_here, no_self_test, unused;
 };
 
 struct protocol_layer {

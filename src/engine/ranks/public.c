@@ -49,14 +49,14 @@ int nibble_ranks_lost_fd(const struct nibble_ranks *ranks) { return ranks_lost_f
 
 bool nibble_ranks_reports(const struct nibble_ranks *ranks) { return ranks_reports_loss(ranks->group.ranks); }
 
-bool nibble_ranks_work(struct nibble_ranks *ranks, struct error *err) { return follow(&ranks->group, err); }
+bool nibble_ranks_work(struct nibble_ranks *ranks, struct error *err) { return worker_run(&ranks->group, err); }
 
 void nibble_ranks_close(struct nibble_ranks *ranks)
 {
     if (!ranks)
         return;
     struct strbuf message = { 0 };
-    struct error ignored; // who is gone needs not be told
+    struct error ignored; // a rank that is gone gets no message
     protocol_write_head(&message, PROTOCOL_END, 0);
     if (!group_rank(&ranks->group))
         ranks_broadcast(ranks->group.ranks, message.data, message.len, &ignored);

@@ -5,7 +5,7 @@
 
 #include "engine/ranks/group.h"
 
-// True: rank 0 has ended in order. False: it is gone, or something failed here that it has heard of.
-bool follow(struct group *group, struct error *err);
+// True: rank 0 has ended in order. False: it is gone, or something failed on this rank, which rank 0 has been sent.
+bool worker_run(struct group *group, struct error *err);
 
 #endif

@@ -3,12 +3,12 @@
 // engine computes the chunks that the scheduler decides, the thread pool samples tokens, and listeners get them. While
 // requests only continue, a step allocates nothing.
 //
-// Where the engine draws tokens itself, the next step is started before the results of this one are there, so that the
-// device has no rest between them: everyone is assumed to go on, with an id that stands for the token which is still
-// being drawn. It is as if the step had been decided a little early:
-//   (1) what a request hears does not depend on it: a row of a request that has ended by then is not looked at
-//   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
-//   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
+// Overlapped scheduling: where the engine draws tokens itself, step n + 1 is queued before the tokens of step n are
+// read back, so that the device does not idle between them. Every request is assumed to continue, with a placeholder
+// token that stands for the one being drawn:
+//   (1) outputs do not depend on it: a row of a request that has ended by then is discarded
+//   (2) no request is preempted by it, and none waits for pages that a foreseeable end will free
+//   (3) while any request, be it a waiting one, needs more than token ids, no step overlaps
 //
 // The thread pool computes the masks of listeners (constrained decoding). Masks may be expensive, and all requests wait
 // for a step: no further mask is begun when the masks before have taken GENERATE_MASK_WORK_MAX. A request without its
@@ -22,7 +22,7 @@
 #include "engine/schedule/scheduler.h"
 
 enum { GENERATE_TOP_MAX = 128 };           // likeliest tokens that can come with each
-enum { STEPS_IN_FLIGHT_MAX = 2 };          // steps under way
+enum { STEPS_IN_FLIGHT_MAX = 2 };          // step n + 1 is queued before the tokens of step n are read back
 enum { GENERATE_MASK_WORK_MAX = 2 << 20 }; // of the masks in one step, as nibble_listener.restrict_tokens counts it
 
 struct generator {
@@ -36,11 +36,11 @@ struct generator {
         int row_count;
         int tokens;    // that it reads; 0: nothing but rows that were held
         int step;      // the engine's number; 0: it could not be started, as `err` says
-        bool computed; // the scheduler has been told
+        bool computed; // the scheduler knows that its pages are written
         struct error err;
     } in_flight_steps[STEPS_IN_FLIGHT_MAX];
-    struct in_flight *early; // the one that was started before the last one's results were there, or NULL
-    uint32_t *masks;         // (outputs, mask_words)
+    struct in_flight *overlapped; // the step that was queued before the results of the last one were read, or NULL
+    uint32_t *masks;              // (outputs, mask_words)
     int mask_words;
     struct candidate *tops; // (outputs, GENERATE_TOP_MAX)
 };

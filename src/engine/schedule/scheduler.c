@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/schedule/scheduler.c: the continuous batching scheduler, with one token budget per step for prefill and
 // decode.
-//   (1) requests that continue get their token first; prompts get what is left, and at most a share while anybody
-//       continues, so that a long prompt does not hold up the others
-//   (2) a request is admitted when the pages of all it has to read are there, besides those that running requests still
-//       need for what they have to read and one for each to go on; a step in which one was preempted admits nobody
+//   (1) requests that decode get their token first; prompts get the rest of the budget, and while any request decodes
+//       at most 1/SCHEDULER_PROMPT_SHARE of it, so that a long prompt does not hold up the others
+//   (2) a request is admitted when enough pages are free for everything it has to read, besides those that running
+//       requests still need for their prompts and one for each to decode; a step that preempts admits no request
 //   (3) at most as many run as can continue in one step
 //   (4) a request that lacks a page preempts the last in the order, which has no chunk yet: chunks are given in order
 #include "engine/schedule/scheduler.h"
@@ -75,26 +75,26 @@ struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name)
     return NULL;
 }
 
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct nibble_request *params,
                    double now)
 {
     const struct scheduler_options *options = &scheduler->options;
-    int length = request_params->prompt_count + request_params->max_tokens;
+    int prompt_count = (int)params->prompt_count, length = prompt_count + params->max_tokens;
     for (int i = 0; i < options->classes; i++)
         assert(kv_table_pages_needed(&options->pools[i].class, length, options->batch_tokens)
                <= options->pools[i].page_count);
     *request = (struct request){
         .name = ++scheduler->last_name,
-        .prompt_count = request_params->prompt_count,
-        .priority = request_params->priority,
-        .next_output = request_params->score_prompt ? 0 : request_params->prompt_count - 1,
-        .leader = request_params->after ? scheduler_find(scheduler, request_params->after) : NULL,
-        .usage = { .prompt_tokens = request_params->prompt_count, .arrived = now },
+        .prompt_count = prompt_count,
+        .priority = params->priority,
+        .next_output = params->score_prompt ? 0 : prompt_count - 1,
+        .leader = params->after ? scheduler_find(scheduler, params->after) : NULL,
+        .usage = { .prompt_tokens = prompt_count, .arrived = now },
     };
     sequence_open(&request->sequence, options->pools, options->classes, length);
-    sequence_append(&request->sequence, request_params->prompt, request_params->prompt_count);
+    sequence_append(&request->sequence, params->prompt, prompt_count);
     if (options->prefix_cache)
-        kv_prefix_open(&request->prefix, request_params->salt, length);
+        kv_prefix_open(&request->prefix, (struct bytes){ params->cache_salt, params->cache_salt_len }, length);
     enqueue(scheduler, request);
 }
 
@@ -125,7 +125,7 @@ static void preempt(struct scheduler *scheduler, struct request *request)
 
 // The pages of one class that the running requests still need, for the tokens they have and for one more page of tokens
 // each. A request that is admitted without regard to them might be preempted in the next step.
-static int pages_promised(const struct scheduler *scheduler, int class)
+static int pages_reserved(const struct scheduler *scheduler, int class)
 {
     int pages = 0;
     for (const struct request *request = scheduler->running.first; request; request = request->after)
@@ -137,7 +137,7 @@ static int pages_promised(const struct scheduler *scheduler, int class)
 bool scheduler_has_slack(const struct scheduler *scheduler)
 {
     for (int i = 0; i < scheduler->options.classes; i++)
-        if (pages_promised(scheduler, i) > scheduler->options.pools[i].free_count)
+        if (pages_reserved(scheduler, i) > scheduler->options.pools[i].free_count)
             return false;
     return true;
 }
@@ -162,7 +162,7 @@ static bool has_room(const struct scheduler *scheduler, const struct request *re
     for (int i = 0; i < sequence->classes; i++) {
         const struct kv_table *table = &sequence->tables[i];
         int missing = kv_table_pages_missing(table, sequence->count, scheduler->options.batch_tokens);
-        if (missing + pages_promised(scheduler, i) > table->pool->free_count)
+        if (missing + pages_reserved(scheduler, i) > table->pool->free_count)
             return false;
     }
     return true;
@@ -322,11 +322,11 @@ void scheduler_computed(struct scheduler *scheduler)
     }
 }
 
-void scheduler_promise(struct request *request, int32_t stand_in)
+void scheduler_add_placeholder(struct request *request, int32_t placeholder)
 {
     assert(request->running && tokens_left(request) == 0);
-    sequence_append(&request->sequence, &stand_in, 1);
-    request->promised = true;
+    sequence_append(&request->sequence, &placeholder, 1);
+    request->has_placeholder = true;
 }
 
 void scheduler_hold(struct request *request)
@@ -339,10 +339,10 @@ void scheduler_continue(struct scheduler *scheduler, struct request *request, in
 {
     if (request->next_output < request->sequence.cached)
         request->next_output = request->sequence.cached; // it was held
-    if (!request->promised)
-        scheduler_promise(request, id);
+    if (!request->has_placeholder)
+        scheduler_add_placeholder(request, id);
     request->sequence.ids[request->sequence.count - 1] = id;
-    request->promised = false;
+    request->has_placeholder = false;
     request->usage.answer_tokens++;
     scheduler->counts.answer_tokens++;
 }

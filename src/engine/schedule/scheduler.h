@@ -4,9 +4,9 @@
 // nothing itself: generate.c or a simulation carries its chunks out and reports the tokens. Its decisions depend on
 // these reports alone.
 //
-// The caller may report that a step has been computed as soon as later steps will find its pages written, and that a
-// request goes on before its token is known. The scheduler then decides the next step, assuming that no request ends. A
-// request that does end is taken out, and leaves a gap in the chunks.
+// Overlapped scheduling: the caller may report that a step has been computed as soon as later steps will find its pages
+// written, and add placeholders for tokens that are not known yet. The scheduler then decides the next step, assuming
+// that no request ends. A request that does end is taken out, and leaves a gap in the chunks.
 //
 // Requests stand in one order: by arrival, or by priority and then arrival. The first in it go first and are preempted
 // last, so the very first always gets ahead. Preempted requests give up their pages, wait in their old place and read
@@ -18,27 +18,28 @@
 #include "kv/prefix.h"
 #include "nibble.h"
 
+// While any request decodes, prompts get a quarter of the token budget of a step, and at least a page.
 enum { SCHEDULER_PROMPT_SHARE = 4, SCHEDULER_PROMPT_TOKENS_MIN = KV_PAGE_TOKENS };
 
 struct scheduler_options {
     struct kv_pool *pools; // borrowed; each holds one sequence of any length that is ever added
     int classes;
     int batch_tokens, outputs; // tokens and rows of logits in one step
-    int running_max;           // requests in one step
+    int running_max;           // requests in one step (max_num_seqs)
     bool prefix_cache, by_priority;
 };
 
 // One text being read and continued. Its owner keeps the memory; the rest is the scheduler's.
 struct request {
-    uint64_t name; // rises with arrival
+    uint64_t name; // the id that callers cancel it by; rises with arrival
     int prompt_count, priority;
     struct sequence sequence;
     struct kv_prefix prefix; // empty without a prefix cache
     int next_output;         // the first position whose logits are still wanted
     bool running;
-    bool promised;                // its last token is not known yet: something stands in for it
+    bool has_placeholder;         // its last token is being drawn: a placeholder token stands for it
     bool prompt_read;             // once, whatever happened later
-    const struct request *leader; // while it waits: the one that has to read its prompt first, or NULL
+    const struct request *leader; // while it waits for shared prefix pages: the request that computes them, or NULL
     struct nibble_usage usage;
     struct request *before, *after; // its neighbours in the queue
 };
@@ -67,18 +68,9 @@ struct scheduler {
 void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options);
 void scheduler_close(struct scheduler *scheduler); // no request may be left
 
-// The parameters of a request that matter to the scheduler.
-struct scheduler_params {
-    const int32_t *prompt;
-    int prompt_count, max_tokens;
-    bool score_prompt; // logits are wanted after every token of the prompt
-    int priority;
-    struct bytes salt;
-    uint64_t after; // a request whose prompt is to be read first; 0 or unknown: none
-};
-
-// Fills *request and queues it.
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
+// Fills *request and queues it. The scheduler reads the prompt, its length and max_tokens, whether the prompt is
+// scored, the priority, the salt of the prefix cache, and the request to wait for.
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct nibble_request *params,
                    double now);
 
 // Takes a request out, finished or not, also of the chunks; its pages are free afterwards.
@@ -91,20 +83,21 @@ bool scheduler_decide(struct scheduler *scheduler, double now);
 
 bool scheduler_is_awaited(const struct scheduler *scheduler); // whether any of the chunks still has a request
 
-// The chunks have been read and their pages written, as far as anyone can see who reads them later.
+// The chunks have been computed and their pages written, as far as later steps can see.
 void scheduler_computed(struct scheduler *scheduler);
 
-// Whether the next step takes no page away from anybody, even if all that run go on.
+// Whether the next step preempts no request, even if all that run continue.
 bool scheduler_has_slack(const struct scheduler *scheduler);
 
-// A request whose every token has been read will go on, with a token that this number stands for until it is known.
-void scheduler_promise(struct request *request, int32_t stand_in);
+// A request whose every token has been read will continue; the placeholder stands for its next token until that is
+// known.
+void scheduler_add_placeholder(struct request *request, int32_t placeholder);
 
-// A request whose every token has been read does not go on yet: it sits out until it does. When it is preempted
+// A request whose every token has been read is held: it takes no part in steps until it continues. When it is preempted
 // meanwhile, the logits of its last token are wanted again.
 void scheduler_hold(struct request *request);
 
-// It goes on with this one, whether that was promised or not.
+// The request continues with this token, which replaces its placeholder if it has one.
 void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id);
 
 void scheduler_stats(const struct scheduler *scheduler, struct nibble_scheduler_stats *out); // all but cache_tokens

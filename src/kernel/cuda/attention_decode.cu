@@ -141,7 +141,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
     bool more = tile_take(p, work, 0, feed, &tile);
     feed.number = 0;
     if (more && begins_with_sink<W>(p, tile))
-        sink_ask(p, tile);
+        sink_prefetch(p, tile);
     struct ring ring = { shared + warp_index() * W::RING_BYTES };
     ring.address = shared_address(ring.bytes);
     ring.free_stage = W::STAGES - 1;
@@ -160,7 +160,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
         attend_splits<W>(p, work, tile, &kept, &ring, &feed, query, &state);
         more = tile_take(p, work, n, feed, &next);
         if (more && begins_with_sink<W>(p, next))
-            sink_ask(p, next);
+            sink_prefetch(p, next);
         if (more)
             tile_query<W>(p, next, &query); // loads while results are combined
         tile_end<W>(p, tile, shared, ring.free_stage, state, kept);

@@ -11,16 +11,16 @@
 // A batch is what a thread copies at a time: as many of its units as ROOM bytes hold. A scale is copied with its whole
 // word.
 template <int FORM, int ROOM> struct batch_of {
-    static constexpr unsigned BYTES = unit<FORM>::BYTES, PIECE = BYTES < 16 ? BYTES : 16;
+    static constexpr unsigned BYTES = unit<FORM>::BYTES, COPY_BYTES = BYTES < 16 ? BYTES : 16;
     static constexpr bool SCALED = unit<FORM>::BY_TOKEN || unit<FORM>::BY_BLOCK;
     static constexpr unsigned EACH = BYTES + (SCALED ? 4 : 0);
     static constexpr unsigned PASSES = 4 * EACH <= ROOM ? 4 : 2 * EACH <= ROOM ? 2 : 1;
     static_assert(EACH <= ROOM, "one at least");
 
     // The layout of all threads' batches: copy after copy, then the scales, each thread by thread.
-    static __device__ __forceinline__ uint32_t piece_at(unsigned i, unsigned byte, unsigned threads, unsigned thread)
+    static __device__ __forceinline__ uint32_t copy_at(unsigned i, unsigned byte, unsigned threads, unsigned thread)
     {
-        return (i * BYTES + byte) * threads + thread * PIECE;
+        return (i * BYTES + byte) * threads + thread * COPY_BYTES;
     }
 
     static __device__ __forceinline__ uint32_t scale_at(unsigned i, unsigned threads, unsigned thread)
@@ -47,10 +47,10 @@ DEVICE void batch_copy(const struct source &source, uint32_t pages, int first, u
         bool wanted = own.is_within(source) && is_seen(source, first + (int)row);
         const uint8_t *data = source.data + (row % KV_PAGE_TOKENS * source.data_bytes + own.unit * shape::BYTES);
 #pragma unroll
-        for (unsigned byte = 0; byte < shape::BYTES; byte += shape::PIECE)
-            copy_piece<shape::PIECE>(room + shape::piece_at(i, byte, THREADS, thread), data + page + byte, wanted);
+        for (unsigned byte = 0; byte < shape::BYTES; byte += shape::COPY_BYTES)
+            copy_async<shape::COPY_BYTES>(room + shape::copy_at(i, byte, THREADS, thread), data + page + byte, wanted);
         if (shape::SCALED)
-            copy_piece<4>(room + shape::scale_at(i, THREADS, thread),
+            copy_async<4>(room + shape::scale_at(i, THREADS, thread),
                           source.scales + (scale_from<FORM>(source, row, own.unit) & ~3u) + page, wanted);
     }
 }
@@ -63,8 +63,8 @@ DEVICE void batch_read(const struct source &source, unsigned batch, const tile_s
 #pragma unroll
     for (unsigned i = 0; i < shape::PASSES; i++) {
 #pragma unroll
-        for (unsigned byte = 0; byte < shape::BYTES; byte += shape::PIECE)
-            shared_load<shape::PIECE>(room + shape::piece_at(i, byte, THREADS, thread), units[i].words + byte / 4);
+        for (unsigned byte = 0; byte < shape::BYTES; byte += shape::COPY_BYTES)
+            shared_load<shape::COPY_BYTES>(room + shape::copy_at(i, byte, THREADS, thread), units[i].words + byte / 4);
         if (shape::SCALED)
             shared_load<4>(room + shape::scale_at(i, THREADS, thread), &units[i].scale);
         if (unit<FORM>::BY_BLOCK) {

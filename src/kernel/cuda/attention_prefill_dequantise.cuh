@@ -39,7 +39,7 @@ template <int BYTES> DEVICE void shared_load(uint32_t address, uint32_t *out)
 }
 
 // Copies, or writes zeros without reading `from`.
-template <int BYTES> DEVICE void copy_piece(uint32_t to, const void *from, bool wanted)
+template <int BYTES> DEVICE void copy_async(uint32_t to, const void *from, bool wanted)
 {
     if constexpr (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0)

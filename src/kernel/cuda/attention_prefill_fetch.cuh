@@ -112,7 +112,7 @@ DEVICE void copy_tile(const struct source &source, uint32_t pages, int first, un
 #pragma unroll 8
     for (unsigned pass = 0; pass < TOKENS / ROWS; pass++) {
         unsigned row = pass * ROWS + own_row;
-        copy_piece<CHUNK_BYTES>((at ^ pass * ROWS % 8 * CHUNK_BYTES) + pass * ROWS * PANEL_ROW_BYTES,
+        copy_async<CHUNK_BYTES>((at ^ pass * ROWS % 8 * CHUNK_BYTES) + pass * ROWS * PANEL_ROW_BYTES,
                                 data + row % KV_PAGE_TOKENS * source.data_bytes + page_at(source, pages, row),
                                 chunk * CHUNK_VALUES < (unsigned)source.dim && is_seen(source, first + (int)row));
     }

@@ -36,7 +36,7 @@ DEVICE void wait_empty(const struct ring &ring, int n)
 
 DEVICE void wait_full(const struct ring &ring, int n) { barrier_wait(stage_barrier(ring.full, n), stage_parity(n)); }
 
-// Arrives for the warp once all its lanes are done.
+// One arrival per warp, once all its lanes are done.
 DEVICE void arrive(uint32_t barriers, int n)
 {
     __syncwarp();

@@ -120,8 +120,8 @@ DEVICE const int32_t *sink_table(const struct cuda_attention &p, const struct wo
     return p.batch.tables + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + tile.sequence];
 }
 
-// Prefetches the first page of a tile to L2, long before it is read.
-DEVICE void sink_ask(const struct cuda_attention &p, const struct work_tile &tile)
+// Prefetches the first sink page of a tile to L2, long before it is read.
+DEVICE void sink_prefetch(const struct cuda_attention &p, const struct work_tile &tile)
 {
     enum { LINE = 128 };
     int page = first_seen(p, tile.last - tile.rows + 1) / PAGE_TOKENS;

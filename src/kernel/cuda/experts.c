@@ -11,8 +11,8 @@ enum { ANY_WARPS = 8, ANY_PAIRS = 512, TILES_MAX = 65535 /* of a grid's y */ };
 
 struct cuda_routes cuda_routes_make(const struct routes *routes)
 {
-    return (struct cuda_routes){ routes->expert, routes->share,   routes->first,
-                                 routes->pair,   routes->experts, routes->chosen };
+    return (struct cuda_routes){ routes->expert, routes->weight,  routes->first,
+                                 routes->pair,   routes->experts, routes->top_k };
 }
 
 // ---- parameters ----
@@ -65,7 +65,7 @@ struct experts_variant {
 // full.
 static unsigned pair_tiles(const struct routes *routes, int rows, int each)
 {
-    int pairs = rows * routes->chosen, used = routes->experts < pairs ? routes->experts : pairs;
+    int pairs = rows * routes->top_k, used = routes->experts < pairs ? routes->experts : pairs;
     return (unsigned)(used + pairs / each);
 }
 
@@ -90,7 +90,7 @@ static int describe_any(const struct kernel *kernel, const void *arguments, cons
 {
     const struct experts_args *args = arguments;
     struct cuda_experts p = params_of(kernel, args);
-    unsigned pairs = (unsigned)(shape->rows * args->routes.chosen);
+    unsigned pairs = (unsigned)(shape->rows * args->routes.top_k);
     calls[0] = cuda_call_make(kernel->functions[0], row_tiles(&p, ANY_WARPS), pairs < ANY_PAIRS ? pairs : ANY_PAIRS,
                               ANY_WARPS * LINEAR_WARP, &p, sizeof p);
     return 1;

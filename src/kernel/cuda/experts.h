@@ -18,7 +18,7 @@ struct cuda_route {
     const int32_t *rows;
     const float *logits, *bias;
     struct cuda_routes routes;
-    int32_t score, groups, groups_chosen, group_best, normalise;
+    int32_t score, groups, topk_group, group_best, normalise;
     float scale;
 };
 

@@ -14,7 +14,7 @@ static int describe_gated_delta(const struct kernel *kernel, const void *argumen
     const struct cuda_gated_delta params = { .batch = *args->batch->on_device,
                                              .state = cuda_state_make(&args->state, layout->matrix_offset),
                                              .mixed = (const uint16_t *)(const void *)args->mixed,
-                                             .dt = (const uint16_t *)(const void *)args->time,
+                                             .dt = (const uint16_t *)(const void *)args->dt,
                                              .beta = (const uint16_t *)(const void *)args->beta,
                                              .a = args->a,
                                              .dt_bias = args->dt_bias,

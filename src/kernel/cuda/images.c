@@ -62,7 +62,9 @@ bool cuda_load_images(struct cuda *cuda, struct error *err)
             return false;
         loaded++;
     }
-    return loaded || fail(err, "this build has no kernels for sm_%d: build it with -Dcuda_archs naming it", sm);
+    return loaded
+        || fail(err, "this build holds no sm_%d code: build with -Dcuda-archs=%d%s", sm, sm,
+                cuda_is_listed(cuda_wgmma_architectures, sm) ? "a" : "");
 }
 
 bool cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err)

@@ -138,7 +138,7 @@ template <int PART> DEVICE void kv_store_int4_token(const struct kv_target &to, 
 
 enum { NVFP4_BLOCK = 16 };
 
-// A block's scale, and the factor that brings values to units of it and of the layer's scale.
+// A block's scale, and the factor that divides values by it and by the layer's scale.
 struct nvfp4_scale {
     int code;
     float value, inverse;

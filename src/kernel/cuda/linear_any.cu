@@ -90,11 +90,11 @@ template <bool F16> DEVICE void product_finish(const struct cuda_linear &p)
     for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         float bias = output.bias ? output.bias[i % (size_t)output.rows] : 0.0f;
         float *wide = (float *)output.y + i;
-        uint16_t *narrow = (uint16_t *)output.y + i;
+        uint16_t *y = (uint16_t *)output.y + i;
         if (p.residual || p.f32_out)
             *wide = *wide * output.scale + bias;
         else
-            *narrow = bf16_round((F16 ? f16_to_f32(*narrow) : bf16_to_f32(*narrow)) * output.scale + bias);
+            *y = bf16_round((F16 ? f16_to_f32(*y) : bf16_to_f32(*y)) * output.scale + bias);
     }
 }
 

@@ -45,12 +45,12 @@ static void pack_row(const struct weight *weight, int row, uint8_t *codes, uint8
         }
 }
 
-// A share is whole rows of tiles, so that no two callers write into one. Rows that fill up the last have a scale of 0.
-static void pack_native(const struct weight *weight, int part, int parts, void *out)
+// A chunk is whole rows of tiles, so that no two chunks write into one. Rows that fill up the last have a scale of 0.
+static void pack_native(const struct weight *weight, int chunk, int chunks, void *out)
 {
     int first, end, runs = weight->cols / NVFP4_RUN;
     uint8_t *codes = out, *scales = codes + linear_native_scales(weight->rows, weight->cols);
-    kernel_share(nvfp4_tiles(weight->rows, NVFP4_TILE_ROWS), part, parts, &first, &end);
+    kernel_range(nvfp4_tiles(weight->rows, NVFP4_TILE_ROWS), chunk, chunks, &first, &end);
     memset(scales + nvfp4_scales_bytes(first * NVFP4_TILE_ROWS, runs), 0,
            nvfp4_scales_bytes((end - first) * NVFP4_TILE_ROWS, runs));
     for (int row = first * NVFP4_TILE_ROWS; row < end * NVFP4_TILE_ROWS && row < weight->rows; row++)

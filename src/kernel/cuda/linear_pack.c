@@ -237,12 +237,12 @@ static size_t packed_bytes(enum dtype dtype, int rows, int cols)
     return (size_t)group_count(rows) * linear_group_bytes(linear_kind_of(dtype), cols);
 }
 
-static void pack_share(const struct weight *weight, int part, int parts, void *out)
+static void pack_chunk(const struct weight *weight, int chunk, int chunks, void *out)
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
     size_t group_bytes = linear_group_bytes(linear_kind_of(weight->dtype), weight->cols);
     int first, end;
-    kernel_share(group_count(weight->rows), part, parts, &first, &end);
+    kernel_range(group_count(weight->rows), chunk, chunks, &first, &end);
     for (int group = first; group < end; group++) {
         int row = group * LINEAR_ROWS, rows = weight->rows - row < LINEAR_ROWS ? weight->rows - row : LINEAR_ROWS;
         const uint8_t *from = (const uint8_t *)weight->data + (size_t)row * row_bytes;
@@ -252,4 +252,4 @@ static void pack_share(const struct weight *weight, int part, int parts, void *o
     }
 }
 
-const struct kernel_packing linear_packing = { .name = "cuda", .bytes = packed_bytes, .pack = pack_share };
+const struct kernel_packing linear_packing = { .name = "cuda", .bytes = packed_bytes, .pack = pack_chunk };

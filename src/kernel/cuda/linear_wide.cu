@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/linear_wide.cu: mixed-precision GEMM for prefill: quantised weights are dequantised in registers for mma.
-// A block has a tile of rows, 32 per warp, and a tile of tokens. Along k it goes from record to record through a ring of
-// stages in shared memory: the warps' own weights, and x of all tokens, which all warps read.
+// A block has a tile of rows, 32 per warp, and a tile of tokens. Along k it goes from record to record through a ring
+// of stages in shared memory: the warps' own weights, and x of all tokens, which all warps read.
 #include "kernel/cuda/linear_wide.cuh"
 
 enum { WIDE_GROUPS = LINEAR_WIDE_WARP_ROWS / LINEAR_ROWS, STAGES = LINEAR_WIDE_STAGES };

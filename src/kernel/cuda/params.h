@@ -105,7 +105,7 @@ struct cuda_transform_rows {
 // Rotates q and k (RoPE) if rope.q is not NULL, transforms them if transform.q is not NULL, then stores k and v.
 struct cuda_kv_write {
     struct cuda_batch batch;
-    struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
+    struct cuda_place cache, sink; // sink: of the sink pages, sink_pages of them
     int32_t sink_pages, scale_search;
     struct cuda_rope rope;
     struct cuda_transform transform;
@@ -115,7 +115,7 @@ struct cuda_kv_write {
 // For the sequences whose number of rows in this step is within [rows_min, rows_max].
 struct cuda_attention {
     struct cuda_batch batch;
-    struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
+    struct cuda_place cache, sink; // sink: of the sink pages, sink_pages of them
     int32_t sink_pages;
     const uint16_t *q;
     uint16_t *out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/per_head_linear.cu: a small matrix for each head (batched GEMM), on tensor cores. A warp has sixteen rows
-// of one head's matrix and some tokens; weights and activations come straight from memory, each weight once for all of the warp's tokens. A
-// sum's order is that of the channels, whatever the number of tokens.
+// of one head's matrix and some tokens; weights and activations come straight from memory, each weight once for all of
+// the warp's tokens. A sum's order is that of the channels, whatever the number of tokens.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/per_head_linear.h"
 

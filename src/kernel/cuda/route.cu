@@ -87,7 +87,7 @@ DEVICE uint32_t open_groups(const struct cuda_route &p, const float ranks[HELD],
         own = lane_index() == group ? sum : own;
     }
     uint32_t looked_at = 0, kept = 0;
-    for (int i = 0; i < p.groups_chosen; i++) {
+    for (int i = 0; i < p.topk_group; i++) {
         struct choice best = { lane_index() < p.groups && !(looked_at >> lane_index() & 1) ? own : -INFINITY,
                                lane_index() < p.groups && !(looked_at >> lane_index() & 1) ? lane_index() : WARP };
         for (int step = WARP / 2; step > 0; step /= 2)

@@ -9,9 +9,11 @@ enum { CHUNK_THREADS = 256, CHUNKS_AT_ONCE = CHUNK_THREADS / 32, DRAW_THREADS = 
 
 const char *const cuda_sampling_functions[CUDA_SAMPLING_CALLS] = { "sample_peaks", "sample_masses", "sample_draw" };
 
+bool cuda_sampling_fits(int vocabulary) { return vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX; }
+
 static int chunks_of(int vocabulary)
 {
-    assert(vocabulary > 0 && vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX);
+    assert(vocabulary > 0 && cuda_sampling_fits(vocabulary));
     return (vocabulary + CUDA_SAMPLING_CHUNK - 1) / CUDA_SAMPLING_CHUNK;
 }
 

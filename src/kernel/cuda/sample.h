@@ -11,11 +11,14 @@
 enum { CUDA_SAMPLING_CALLS = 3 };
 extern const char *const cuda_sampling_functions[CUDA_SAMPLING_CALLS];
 
+// Whether tokens are drawn on the device: it lists the chunks of a vocabulary in shared memory.
+bool cuda_sampling_fits(int vocabulary);
+
 // Scratch memory for so many rows.
 size_t cuda_sampling_bytes(int rows, int vocabulary);
 
 // Describes the launches for at most `rows` rows; it fills in the scratch and the chunks of `sampling`. `scratch` is
-// aligned by 16. The vocabulary is at most CUDA_SAMPLING_VOCABULARY_MAX.
+// aligned by 16. The vocabulary fits.
 int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, int rows,
                            struct cuda_call calls[CUDA_CALLS_MAX]);
 

@@ -22,7 +22,7 @@ static_assert(IDS == 1 << ID_BITS, "an id is the lower part of a key");
 
 struct rule {
     float highest;
-    float inverse, inverse_rest; // of the temperature, in two pieces
+    float inverse, inverse_rest; // of the temperature, as the sum of two floats
     float least;                 // min_p
     bool cut;                    // by top_k: tokens are then ranked by logit, else by probability
 };

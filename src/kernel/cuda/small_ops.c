@@ -145,7 +145,7 @@ static int describe_all_gather(const struct kernel *kernel, const void *argument
                                             .stride = args->stride,
                                             .ranks = args->ranks,
                                             .width = args->width,
-                                            .unit = JOIN_UNIT };
+                                            .unit = ALL_GATHER_UNIT };
     calls[0] = cuda_call_make(kernel->functions[0], cuda_blocks(shape->rows, 1), (unsigned)args->ranks, THREADS,
                               &params, sizeof params);
     return 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/weight.cuh: what the bytes of a weight mean, one value at a time: index i of a block of its format
-// (kernel/blocks.h). The reference's arithmetic, operation by operation (kernel/ref/weight.c): the bits are the same.
+// kernel/cuda/weight.cuh: dequantisation of weights one value at a time, for kernels that take any shape: weight_value
+// gives value i of a block (kernel/blocks.h). Operation by operation it is the reference's arithmetic
+// (kernel/ref/weight.c), so the bits are the same.
 #ifndef KERNEL_CUDA_WEIGHT_CUH
 #define KERNEL_CUDA_WEIGHT_CUH
 
@@ -14,12 +15,13 @@ DEVICE float read_f16(const uint8_t bytes[2])
     return value;
 }
 
-// Code i of `count` that share their bytes two by two, the second half in the high nibbles.
+// 4-bit code i of `count`: code i and code i + count / 2 are in one byte, the latter in the high nibble.
 DEVICE int nibble_of(const uint8_t *codes, int i, int count)
 {
     return codes[i % (count / 2)] >> i / (count / 2) * 4 & 15;
 }
 
+// 5-bit code i of 32: four bits as above, the fifth in a bit mask.
 DEVICE int five_bits_of(const uint8_t *codes, const uint8_t *high, int i)
 {
     return nibble_of(codes, i, 32) | (high[i / 8] >> i % 8 & 1) << 4;
@@ -28,7 +30,7 @@ DEVICE int five_bits_of(const uint8_t *codes, const uint8_t *high, int i)
 // Q2_K and Q3_K: 32 bytes hold 128 values of two bits; 16 values sit in 16 bytes at one shift.
 DEVICE int two_bits_of(const uint8_t *codes, int i) { return codes[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3; }
 
-// The compiler may not make one operation of these two.
+// Not contracted to one fused multiply-add, which would round once instead of twice.
 DEVICE float scaled_plus(float scale, int code, float offset)
 {
     return __fadd_rn(__fmul_rn(scale, (float)code), offset);

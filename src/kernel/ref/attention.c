@@ -110,7 +110,7 @@ static void attend_rows(const struct attention_args *args, const struct batch_se
     }
 }
 
-void attention_ref(const void *arguments, int part, int parts)
+void attention_ref(const void *arguments, int chunk, int chunks)
 {
     const struct attention_args *args = arguments;
     int kv_heads = args->cache.layout.k.heads;
@@ -120,7 +120,7 @@ void attention_ref(const void *arguments, int part, int parts)
         for (int row = 0; row < sequence->count; row += ITEM_ROWS) {
             int count = sequence->count - row < ITEM_ROWS ? sequence->count - row : ITEM_ROWS;
             for (int head = 0; head < kv_heads; head++)
-                if (item++ % parts == part)
+                if (item++ % chunks == chunk)
                     attend_rows(args, sequence, sequence->first + row, count, head);
         }
     }

@@ -8,13 +8,13 @@
 #include "kernel/ref/table.h"
 #include "kernel/ref/weight.h"
 
-void embed_ref(const void *arguments, int part, int parts)
+void embed_ref(const void *arguments, int chunk, int chunks)
 {
     const struct embed_args *args = arguments;
     int first, end, width = args->table.cols;
     size_t row_bytes = dtype_bytes(args->table.dtype, (size_t)width);
     float scale = args->scale * args->table.scale;
-    kernel_share(args->batch->tokens, part, parts, &first, &end);
+    kernel_range(args->batch->tokens, chunk, chunks, &first, &end);
     for (int row = first; row < end; row++) {
         float *out = args->out + (size_t)row * (size_t)width;
         int at = args->batch->ids[row] - args->first;
@@ -28,11 +28,11 @@ void embed_ref(const void *arguments, int part, int parts)
     }
 }
 
-void norm_ref(const void *arguments, int part, int parts)
+void norm_ref(const void *arguments, int chunk, int chunks)
 {
     const struct norm_args *args = arguments;
     int first, end, width = args->width;
-    kernel_share(*args->rows * args->groups, part, parts, &first, &end);
+    kernel_range(*args->rows * args->groups, chunk, chunks, &first, &end);
     for (int group = first; group < end; group++) {
         size_t at = (size_t)group * (size_t)width + (size_t)(group / args->groups) * (size_t)args->gap;
         const float *x = args->x + at;
@@ -59,11 +59,11 @@ static void rope_head(const struct rope_args *args, float *x, const float *cosin
     memcpy(x, rotated_x, (size_t)args->rotated * sizeof *x);
 }
 
-void rope_ref(const void *arguments, int part, int parts)
+void rope_ref(const void *arguments, int chunk, int chunks)
 {
     const struct rope_args *args = arguments;
     int first, end;
-    kernel_share(args->batch->tokens, part, parts, &first, &end);
+    kernel_range(args->batch->tokens, chunk, chunks, &first, &end);
     for (int row = first; row < end; row++) {
         float cosine[HEAD_DIM_MAX / 2], sine[HEAD_DIM_MAX / 2];
         for (int i = 0; i < args->rotated / 2; i++) {
@@ -98,49 +98,49 @@ static float factor_of(enum activation act, float up)
     return act == ACT_CLAMPED ? fminf(fmaxf(up, -ACT_CLAMPED_LIMIT), ACT_CLAMPED_LIMIT) + 1 : up;
 }
 
-void act_mul_ref(const void *arguments, int part, int parts)
+void act_mul_ref(const void *arguments, int chunk, int chunks)
 {
     const struct act_mul_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         args->out[i] = activate(args->act, args->gate[args->gate_per_row ? i / args->width : i])
             * factor_of(args->act, args->up[i]);
 }
 
-void add_ref(const void *arguments, int part, int parts)
+void add_ref(const void *arguments, int chunk, int chunks)
 {
     const struct add_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         args->x[i] += args->y[i];
 }
 
-void pick_ref(const void *arguments, int part, int parts)
+void pick_ref(const void *arguments, int chunk, int chunks)
 {
     const struct pick_args *args = arguments;
     int first, end;
     size_t width = (size_t)args->width;
-    kernel_share(args->batch->outputs, part, parts, &first, &end);
+    kernel_range(args->batch->outputs, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         memcpy(args->out + (size_t)i * width, args->x + (size_t)args->batch->output_rows[i] * width,
                width * sizeof(float));
 }
 
-void copy_ref(const void *arguments, int part, int parts)
+void copy_ref(const void *arguments, int chunk, int chunks)
 {
     const struct copy_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     memcpy(args->out + first, args->x + first, (size_t)(end - first) * sizeof *args->out);
 }
 
-void all_reduce_ref(const void *arguments, int part, int parts)
+void all_reduce_ref(const void *arguments, int chunk, int chunks)
 {
     const struct all_reduce_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++) {
         float sum = args->parts[i];
         for (int rank = 1; rank < args->ranks; rank++)
@@ -149,16 +149,16 @@ void all_reduce_ref(const void *arguments, int part, int parts)
     }
 }
 
-void all_gather_ref(const void *arguments, int part, int parts)
+void all_gather_ref(const void *arguments, int chunk, int chunks)
 {
     const struct all_gather_args *args = arguments;
-    int first, end, units = (args->width + JOIN_UNIT - 1) / JOIN_UNIT;
-    kernel_share(*args->rows, part, parts, &first, &end);
+    int first, end, units = (args->width + ALL_GATHER_UNIT - 1) / ALL_GATHER_UNIT;
+    kernel_range(*args->rows, chunk, chunks, &first, &end);
     for (int rank = 0; rank < args->ranks; rank++) {
         int column, column_end;
-        kernel_share(units, rank, args->ranks, &column, &column_end);
-        column *= JOIN_UNIT;
-        column_end = column_end * JOIN_UNIT < args->width ? column_end * JOIN_UNIT : args->width;
+        kernel_range(units, rank, args->ranks, &column, &column_end);
+        column *= ALL_GATHER_UNIT;
+        column_end = column_end * ALL_GATHER_UNIT < args->width ? column_end * ALL_GATHER_UNIT : args->width;
         size_t columns = (size_t)(column_end - column);
         const float *own = args->parts + (size_t)rank * args->stride;
         for (int row = first; row < end; row++)
@@ -167,11 +167,11 @@ void all_gather_ref(const void *arguments, int part, int parts)
     }
 }
 
-void softcap_ref(const void *arguments, int part, int parts)
+void softcap_ref(const void *arguments, int chunk, int chunks)
 {
     const struct softcap_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         args->x[i] = args->cap * tanhf(args->x[i] / args->cap);
 }

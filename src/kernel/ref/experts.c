@@ -55,8 +55,8 @@ static void drop_groups(const struct route_args *args, float *ranks)
         for (int i = 0; i < args->group_best; i++)
             sums[group] += ranks[group * each + best[i]];
     }
-    take_highest(sums, args->groups, args->groups_chosen, chosen);
-    for (int i = 0; i < args->groups_chosen; i++)
+    take_highest(sums, args->groups, args->topk_group, chosen);
+    for (int i = 0; i < args->topk_group; i++)
         looked_at[chosen[i]] = true;
     for (int i = 0; i < args->routes.experts; i++)
         ranks[i] = looked_at[i / each] ? ranks[i] : -INFINITY;
@@ -65,35 +65,35 @@ static void drop_groups(const struct route_args *args, float *ranks)
 static void route_token(const struct route_args *args, int row)
 {
     const struct routes *routes = &args->routes;
-    int experts = routes->experts, chosen = routes->chosen;
+    int experts = routes->experts, top_k = routes->top_k;
     float scores[EXPERTS_MAX], ranks[EXPERTS_MAX], sum = 0;
-    int32_t *expert = routes->expert + (size_t)row * (size_t)chosen;
-    float *share = routes->share + (size_t)row * (size_t)chosen;
+    int32_t *expert = routes->expert + (size_t)row * (size_t)top_k;
+    float *weight = routes->weight + (size_t)row * (size_t)top_k;
     score_experts(args, args->logits + (size_t)row * (size_t)experts, scores);
     for (int i = 0; i < experts; i++)
         ranks[i] = scores[i] + (args->bias ? args->bias[i] : 0);
     if (args->groups > 1)
         drop_groups(args, ranks);
-    take_highest(ranks, experts, chosen, expert);
-    for (int i = 0; i < chosen; i++)
+    take_highest(ranks, experts, top_k, expert);
+    for (int i = 0; i < top_k; i++)
         sum += scores[expert[i]];
-    for (int i = 0; i < chosen; i++)
-        share[i] = scores[expert[i]] / (args->normalise ? sum : 1) * args->scale;
+    for (int i = 0; i < top_k; i++)
+        weight[i] = scores[expert[i]] / (args->normalise ? sum : 1) * args->scale;
 }
 
-void route_prepare_ref(const void *arguments, int part, int parts)
+void route_prepare_ref(const void *arguments, int chunk, int chunks)
 {
     const struct route_args *args = arguments;
     int first, end;
-    assert(args->routes.experts <= EXPERTS_MAX && args->routes.chosen <= args->routes.experts);
-    kernel_share(*args->rows, part, parts, &first, &end);
+    assert(args->routes.experts <= EXPERTS_MAX && args->routes.top_k <= args->routes.experts);
+    kernel_range(*args->rows, chunk, chunks, &first, &end);
     for (int row = first; row < end; row++)
         route_token(args, row);
 }
 
 void experts_order(const struct routes *routes, int rows)
 {
-    int pairs = rows * routes->chosen, next[EXPERTS_MAX];
+    int pairs = rows * routes->top_k, next[EXPERTS_MAX];
     memset(routes->first, 0, ((size_t)routes->experts + 1) * sizeof *routes->first);
     for (int i = 0; i < pairs; i++)
         routes->first[routes->expert[i] + 1]++;
@@ -106,11 +106,11 @@ void experts_order(const struct routes *routes, int rows)
 }
 
 // Cheap enough for a single thread.
-void route_ref(const void *arguments, int part, int parts)
+void route_ref(const void *arguments, int chunk, int chunks)
 {
     const struct route_args *args = arguments;
-    (void)parts;
-    if (part == 0)
+    (void)chunks;
+    if (chunk == 0)
         experts_order(&args->routes, *args->rows);
 }
 
@@ -125,13 +125,13 @@ static void expert_row(const struct experts_args *args, const struct experts_out
     float scale = output->weight.scale * (output->scales ? output->scales[expert] : 1);
     float bias = output->bias ? output->bias[(size_t)expert * (size_t)rows + (size_t)row] : 0;
     for (int i = routes->first[expert]; i < routes->first[expert + 1]; i++) {
-        size_t pair = (size_t)routes->pair[i], at = args->x_per_slot ? pair : pair / (size_t)routes->chosen;
+        size_t pair = (size_t)routes->pair[i], at = args->x_per_slot ? pair : pair / (size_t)routes->top_k;
         output->y[pair * (size_t)rows + (size_t)row] = dot(weights, args->x + at * (size_t)args->in, args->in) * scale
             + bias;
     }
 }
 
-void experts_ref(const void *arguments, int part, int parts)
+void experts_ref(const void *arguments, int chunk, int chunks)
 {
     const struct experts_args *args = arguments;
     assert(args->in <= LINEAR_IN_MAX);
@@ -140,10 +140,10 @@ void experts_ref(const void *arguments, int part, int parts)
         const struct weight *weight = &args->output[i].weight;
         size_t row_bytes = dtype_bytes(weight->dtype, (size_t)args->in);
         int first, end;
-        kernel_share(weight->rows, part, parts, &first, &end);
+        kernel_range(weight->rows, chunk, chunks, &first, &end);
         for (int expert = 0; expert < args->routes.experts; expert++) {
-            bool chosen = args->routes.first[expert] < args->routes.first[expert + 1];
-            for (int row = first; row < end && chosen; row++) {
+            bool in_use = args->routes.first[expert] < args->routes.first[expert + 1];
+            for (int row = first; row < end && in_use; row++) {
                 size_t at = (size_t)expert * (size_t)weight->rows + (size_t)row;
                 weight_decode(weight->dtype, (const char *)weight->data + at * row_bytes, (size_t)args->in, weights);
                 expert_row(args, &args->output[i], expert, row, weights);
@@ -157,22 +157,22 @@ void experts_ref(const void *arguments, int part, int parts)
 // Columns [first, end) of one row.
 static void combine_columns(const struct combine_args *args, size_t row, size_t first, size_t end)
 {
-    size_t width = (size_t)args->width, chosen = (size_t)args->routes.chosen;
+    size_t width = (size_t)args->width, top_k = (size_t)args->routes.top_k;
     float *restrict out = args->out + row * width;
     memset(out + first, 0, (end - first) * sizeof *out);
-    for (size_t slot = 0; slot < chosen; slot++) {
-        const float *x = args->x + (row * chosen + slot) * width;
-        float share = args->routes.share[row * chosen + slot];
+    for (size_t slot = 0; slot < top_k; slot++) {
+        const float *x = args->x + (row * top_k + slot) * width;
+        float weight = args->routes.weight[row * top_k + slot];
         for (size_t i = first; i < end; i++)
-            out[i] += share * x[i];
+            out[i] += weight * x[i];
     }
 }
 
-void combine_ref(const void *arguments, int part, int parts)
+void combine_ref(const void *arguments, int chunk, int chunks)
 {
     const struct combine_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     for (int next; first < end; first = next) {
         int row = first / args->width, column = first % args->width;
         next = end - first < args->width - column ? end : first + args->width - column;

@@ -31,9 +31,9 @@ void delta_step_of(const struct gated_delta_args *args, int row, int head, struc
     assert(keys <= GATED_DELTA_KEYS_MAX);
     scale_to(mixed + group * keys, keys, 1 / sqrtf((float)keys), out->query);
     scale_to(mixed + all_keys + group * keys, keys, 1, out->key);
-    float time = args->time[at] + args->dt_bias[head];
-    time = time > SCAN_SOFTPLUS_LINEAR ? time : log1pf(expf(time));
-    out->decay = expf(args->a[head] * time);
+    float dt = args->dt[at] + args->dt_bias[head];
+    dt = dt > SCAN_SOFTPLUS_LINEAR ? dt : log1pf(expf(dt));
+    out->decay = expf(args->a[head] * dt);
     out->beta = 1 / (1 + expf(-args->beta[at]));
     out->value = mixed + 2 * all_keys + (size_t)head * (size_t)layout->values;
     out->out = args->out + at * (size_t)layout->values;
@@ -56,12 +56,12 @@ static void delta_update(const struct delta_step *step, int keys, int values, fl
     }
 }
 
-void gated_delta_ref(const void *arguments, int part, int parts)
+void gated_delta_ref(const void *arguments, int chunk, int chunks)
 {
     const struct gated_delta_args *args = arguments;
     const struct kv_state *layout = &args->state.layout;
     int first, end;
-    kernel_share(args->batch->sequences * layout->heads, part, parts, &first, &end);
+    kernel_range(args->batch->sequences * layout->heads, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++) {
         const struct batch_sequence *sequence = &args->batch->sequence[i / layout->heads];
         float *matrix = scan_begin(&args->state, args->batch, sequence, i % layout->heads);

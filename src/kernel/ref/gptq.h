@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/ref/gptq.h: GPTQ rounding (Frantar et al., 2022) to the formats of weight_encode.h: it minimises the error of
-// the layer's output instead of the weights' own. Columns are rounded in order, and each error is compensated by the
+// the layer's output instead of the weights' own. Columns are rounded in order, and each error is distributed over the
 // later columns, weighted by the Hessian's Cholesky factor (kernel/ref/hessian.h). Of a block's candidate scales the
 // one with the least output error is taken.
 //   (1) with the factor R, a row w and its rounded w', rounding minimises |(w - w') R|^2 greedily, column by column:

@@ -39,7 +39,7 @@ FOR_EACH_ISA static void add_tile(float *out, size_t size, const struct panel *a
     }
 }
 
-void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts)
+void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int chunk, int chunks)
 {
     size_t size = hessian_size(columns);
     const float *own[TOKENS_EACH];
@@ -48,7 +48,7 @@ void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *
         int some = count - at < TOKENS_EACH ? count - at : TOKENS_EACH;
         for (int i = 0; i < some; i++)
             own[i] = x + (size_t)(rows ? rows[at + i] : at + i) * columns;
-        for (size_t column = (size_t)part * TILE_LANES; column < size; column += (size_t)parts * TILE_LANES) {
+        for (size_t column = (size_t)chunk * TILE_LANES; column < size; column += (size_t)chunks * TILE_LANES) {
             read_panel(&b, column, columns, own, some);
             for (size_t row = 0; row <= column; row += TILE_LANES) {
                 read_panel(&a, row, columns, own, some);
@@ -60,7 +60,7 @@ void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *
 
 // ---- factoring ----
 // Reverse Cholesky decomposition (M = R R', R upper triangular), from the last column to the first, a panel of columns
-// at a time. Each panel takes four phases of the thread pool: transpose its rows to be contiguous; subtract the columns
+// at a time. Each panel takes four steps of the thread pool: transpose its rows to be contiguous; subtract the columns
 // behind it; factor the diagonal square; solve the rows above.
 
 struct factoring {
@@ -69,17 +69,17 @@ struct factoring {
     size_t size;
 };
 
-static void transpose_panel(const struct factoring *f, size_t first, int part, int parts)
+static void transpose_panel(const struct factoring *f, size_t first, int chunk, int chunks)
 {
-    for (size_t column = first + TILE_LANES + (size_t)part; column < f->size; column += (size_t)parts)
+    for (size_t column = first + TILE_LANES + (size_t)chunk; column < f->size; column += (size_t)chunks)
         for (size_t lane = 0; lane < TILE_LANES; lane++)
             f->transposed[column * TILE_LANES + lane] = f->m[(first + lane) * f->size + column];
 }
 
-FOR_EACH_ISA static void subtract_known(const struct factoring *f, size_t first, int part, int parts)
+FOR_EACH_ISA static void subtract_known(const struct factoring *f, size_t first, int chunk, int chunks)
 {
     size_t behind = first + TILE_LANES;
-    for (size_t row = (size_t)part * TILE_ROWS; row < behind; row += (size_t)parts * TILE_ROWS) {
+    for (size_t row = (size_t)chunk * TILE_ROWS; row < behind; row += (size_t)chunks * TILE_ROWS) {
         float sum[TILE_ROWS][TILE_LANES] = { 0 };
         tile_multiply(sum, f->m + row * f->size + behind, 1, f->size, f->transposed + behind * TILE_LANES, TILE_LANES,
                       f->size - behind);
@@ -117,19 +117,19 @@ static void factor_diagonal(const struct factoring *f, size_t first)
     }
 }
 
-static void factor_phase(void *context, int phase, int part, int parts)
+static void factor_step(void *context, int step, int chunk, int chunks)
 {
     const struct factoring *f = context;
-    size_t first = f->size - (size_t)(phase / 4 + 1) * TILE_LANES;
-    switch (phase % 4) {
-    case 0: transpose_panel(f, first, part, parts); break;
-    case 1: subtract_known(f, first, part, parts); break;
+    size_t first = f->size - (size_t)(step / 4 + 1) * TILE_LANES;
+    switch (step % 4) {
+    case 0: transpose_panel(f, first, chunk, chunks); break;
+    case 1: subtract_known(f, first, chunk, chunks); break;
     case 2:
-        if (part == 0)
+        if (chunk == 0)
             factor_diagonal(f, first);
         break;
     default:
-        for (size_t row = (size_t)part; row < first; row += (size_t)parts)
+        for (size_t row = (size_t)chunk; row < first; row += (size_t)chunks)
             solve_row(f, row, first, first + TILE_LANES);
     }
 }
@@ -151,8 +151,7 @@ bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping dam
     }
     struct factoring f = { hessian, memory_new(size * TILE_LANES, sizeof(float)), size };
     thread_pool_run(
-        pool,
-        &(struct thread_pool_work){ factor_phase, &f, .phases = (int)(size / TILE_LANES) * 4, .divisible = true });
+        pool, &(struct thread_pool_work){ factor_step, &f, .steps = (int)(size / TILE_LANES) * 4, .divisible = true });
     free(f.transposed);
     return true;
 }

@@ -15,9 +15,9 @@
 
 size_t hessian_size(size_t columns);
 
-// Adds rows of x, (any, columns), to the Hessian: the first `count`, or those listed in `rows`. Each part of the thread
-// pool does its own share of the columns.
-void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts);
+// Adds rows of x, (any, columns), to the Hessian: the first `count`, or those listed in `rows`. Each chunk of the
+// thread pool does its own share of the columns.
+void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int chunk, int chunks);
 
 // Damping of the diagonal: the text is short, and correlations in it may not hold elsewhere.
 struct hessian_damping {

@@ -14,11 +14,11 @@ static void store_token(const struct kv_side *side, const float *x, float layer_
             layer + kv_scale_at(side, head, slot));
 }
 
-void kv_write_ref(const void *arguments, int part, int parts)
+void kv_write_ref(const void *arguments, int chunk, int chunks)
 {
     const struct kv_write_args *args = arguments;
     int first, end;
-    kernel_share(args->batch->tokens, part, parts, &first, &end);
+    kernel_range(args->batch->tokens, chunk, chunks, &first, &end);
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int from = sequence->first > first ? sequence->first : first;

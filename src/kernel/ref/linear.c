@@ -50,13 +50,13 @@ static void linear_tile(const struct linear_args *args, const struct linear_outp
     }
 }
 
-void linear_ref(const void *arguments, int part, int parts)
+void linear_ref(const void *arguments, int chunk, int chunks)
 {
     const struct linear_args *args = arguments;
     assert(args->in <= LINEAR_IN_MAX);
     for (int i = 0; i < args->outputs; i++) {
         int first, end;
-        kernel_share(args->output[i].weight.rows, part, parts, &first, &end);
+        kernel_range(args->output[i].weight.rows, chunk, chunks, &first, &end);
         for (int row = first; row < end; row += TILE_ROWS)
             linear_tile(args, &args->output[i], row, end - row < TILE_ROWS ? end - row : TILE_ROWS);
     }

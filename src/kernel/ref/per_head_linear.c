@@ -31,12 +31,12 @@ static void heads_rest(const struct per_head_linear_args *args, int head)
     }
 }
 
-void per_head_linear_ref(const void *arguments, int part, int parts)
+void per_head_linear_ref(const void *arguments, int chunk, int chunks)
 {
     const struct per_head_linear_args *args = arguments;
     int first, end;
     assert(args->in <= LATENT_DIM_MAX);
-    kernel_share(args->heads, part, parts, &first, &end);
+    kernel_range(args->heads, chunk, chunks, &first, &end);
     for (int head = first; head < end; head++) {
         for (int row = 0; row < args->out; row++)
             heads_row(args, head, row);

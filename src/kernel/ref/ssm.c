@@ -49,11 +49,11 @@ static void conv_channels(const struct conv_args *args, const struct batch_seque
     keep_inputs(&inputs, sequence->count, first, end, state_inputs(state_after(&args->state, args->batch, sequence)));
 }
 
-void conv_ref(const void *arguments, int part, int parts)
+void conv_ref(const void *arguments, int chunk, int chunks)
 {
     const struct conv_args *args = arguments;
     int first, end;
-    kernel_share(args->state.layout.channels, part, parts, &first, &end);
+    kernel_range(args->state.layout.channels, chunk, chunks, &first, &end);
     for (int i = 0; i < args->batch->sequences; i++)
         conv_channels(args, &args->batch->sequence[i], first, end);
 }
@@ -81,15 +81,15 @@ struct scan_step scan_step_of(const struct ssm_scan_args *args, int row, int hea
     size_t inner = (size_t)layout->heads * (size_t)layout->values, keys = (size_t)layout->keys;
     size_t groups = (size_t)args->groups, group = (size_t)head * groups / (size_t)layout->heads;
     const float *mixed = args->mixed + (size_t)row * (inner + 2 * groups * keys);
-    float time = args->time[(size_t)row * (size_t)layout->heads + (size_t)head] + args->dt_bias[head];
-    time = time > SCAN_SOFTPLUS_LINEAR ? time : log1pf(expf(time));
-    time = fminf(fmaxf(time, args->dt_min), args->dt_max);
+    float dt = args->dt[(size_t)row * (size_t)layout->heads + (size_t)head] + args->dt_bias[head];
+    dt = dt > SCAN_SOFTPLUS_LINEAR ? dt : log1pf(expf(dt));
+    dt = fminf(fmaxf(dt, args->dt_min), args->dt_max);
     return (struct scan_step){ .x = mixed + (size_t)head * (size_t)layout->values,
                                .b = mixed + inner + group * keys,
                                .c = mixed + inner + (groups + group) * keys,
                                .out = args->out + (size_t)row * inner + (size_t)head * (size_t)layout->values,
-                               .time = time,
-                               .decay = expf(args->a[head] * time),
+                               .dt = dt,
+                               .decay = expf(args->a[head] * dt),
                                .d = args->d[head] };
 }
 
@@ -100,7 +100,7 @@ static void scan_head(const struct ssm_scan_args *args, const struct batch_seque
     for (int row = sequence->first; row < sequence->first + sequence->count; row++) {
         struct scan_step step = scan_step_of(args, row, head);
         for (int value = 0; value < values; value++) {
-            float x = step.x[value], moved = step.time * x, sum = 0;
+            float x = step.x[value], moved = step.dt * x, sum = 0;
             for (int key = 0; key < keys; key++) {
                 float *s = &matrix[key * values + value];
                 *s = *s * step.decay + step.b[key] * moved;
@@ -111,11 +111,11 @@ static void scan_head(const struct ssm_scan_args *args, const struct batch_seque
     }
 }
 
-void ssm_scan_ref(const void *arguments, int part, int parts)
+void ssm_scan_ref(const void *arguments, int chunk, int chunks)
 {
     const struct ssm_scan_args *args = arguments;
     int first, end, heads = args->state.layout.heads;
-    kernel_share(args->batch->sequences * heads, part, parts, &first, &end);
+    kernel_range(args->batch->sequences * heads, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         scan_head(args, &args->batch->sequence[i / heads], i % heads);
 }

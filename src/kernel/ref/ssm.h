@@ -15,7 +15,7 @@ float *scan_begin(const struct state_place *place, const struct batch *batch, co
 struct scan_step {
     const float *x, *b, *c;
     float *out;
-    float time, decay, d;
+    float dt, decay, d;
 };
 
 struct scan_step scan_step_of(const struct ssm_scan_args *args, int row, int head);

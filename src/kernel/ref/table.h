@@ -8,9 +8,9 @@
 extern const struct kernel ref_kernels[];
 extern const int ref_kernel_count;
 
-#define REFERENCE(id, word, ...) void word##_ref(const void *args, int part, int parts);
+#define REFERENCE(id, word, ...) void word##_ref(const void *args, int chunk, int chunks);
 OPS(REFERENCE)
 #undef REFERENCE
-void route_prepare_ref(const void *args, int part, int parts);
+void route_prepare_ref(const void *args, int chunk, int chunks);
 
 #endif

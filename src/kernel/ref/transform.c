@@ -29,12 +29,12 @@ static void transform_head(const struct transform_args *args, float *x, const fl
         rotate(x + i, args->block);
 }
 
-void transform_ref(const void *arguments, int part, int parts)
+void transform_ref(const void *arguments, int chunk, int chunks)
 {
     const struct transform_args *args = arguments;
     size_t dim = (size_t)args->head_dim;
     int first, end;
-    kernel_share(*args->rows, part, parts, &first, &end);
+    kernel_range(*args->rows, chunk, chunks, &first, &end);
     for (int row = first; row < end; row++) {
         for (int head = 0; head < args->heads; head++)
             transform_head(args, args->q + (size_t)(row * args->heads + head) * dim, NULL);

@@ -95,9 +95,9 @@ static void attend_item(const struct attention_args *args, const struct item *it
 // The number of segments per sequence to divide among threads: that of the sequence that sees most, counted from the
 // first segment its first row sees. 0: do not split, because there are items enough for all threads, or the scratch is
 // too small.
-static int segments_to_split(const struct attention_args *args, int parts)
+static int segments_to_split(const struct attention_args *args, int chunks)
 {
-    enum { ITEMS_PER_PART = 4 };
+    enum { ITEMS_PER_CHUNK = 4 };
     const struct batch *batch = args->batch;
     int items = 0, segments = 0;
     for (int s = 0; s < batch->sequences; s++) {
@@ -107,7 +107,7 @@ static int segments_to_split(const struct attention_args *args, int parts)
         items += ceiling_of(all.rows, item_rows(args)) * slices_of(args);
         segments = count > segments ? count : segments;
     }
-    bool idle = parts > 1 && items < ITEMS_PER_PART * parts && segments > 1;
+    bool idle = chunks > 1 && items < ITEMS_PER_CHUNK * chunks && segments > 1;
     return idle && args->scratch && (int64_t)segments * batch->tokens <= ATTENTION_PARTIALS ? segments : 0;
 }
 
@@ -167,15 +167,15 @@ static int units_of(const struct attention_args *args, const struct batch_sequen
     return ceiling_of(sequence->count, item_rows(args)) * segments * slices_of(args);
 }
 
-void ISA_NAME(attention_prepare)(const void *arguments, int part, int parts)
+void ISA_NAME(attention_prepare)(const void *arguments, int chunk, int chunks)
 {
     const struct attention_args *args = arguments;
-    int segments = segments_to_split(args, parts), units = 0, first, end;
+    int segments = segments_to_split(args, chunks), units = 0, first, end;
     if (!segments)
         return;
     for (int s = 0; s < args->batch->sequences; s++)
         units += units_of(args, &args->batch->sequence[s], segments);
-    kernel_share(units, part, parts, &first, &end);
+    kernel_range(units, chunk, chunks, &first, &end);
     struct work work;
     for (int s = 0, before = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
@@ -210,10 +210,10 @@ static void combine_query(const struct attention_args *args, const struct batch_
     finish_query(args, row, head, whole[0], whole[1], whole + ATTENTION_PARTIAL_EXTRA);
 }
 
-static void combine_queries(const struct attention_args *args, int part, int parts, int segments)
+static void combine_queries(const struct attention_args *args, int chunk, int chunks, int segments)
 {
     int first, end;
-    kernel_share(args->batch->tokens * args->heads, part, parts, &first, &end);
+    kernel_range(args->batch->tokens * args->heads, chunk, chunks, &first, &end);
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int from = sequence->first * args->heads, to = from + sequence->count * args->heads;
@@ -222,12 +222,12 @@ static void combine_queries(const struct attention_args *args, int part, int par
     }
 }
 
-void ISA_NAME(attention)(const void *arguments, int part, int parts)
+void ISA_NAME(attention)(const void *arguments, int chunk, int chunks)
 {
     const struct attention_args *args = arguments;
-    int segments = segments_to_split(args, parts), slices = slices_of(args);
+    int segments = segments_to_split(args, chunks), slices = slices_of(args);
     if (segments) {
-        combine_queries(args, part, parts, segments);
+        combine_queries(args, chunk, chunks, segments);
         return;
     }
     struct work work;
@@ -236,7 +236,7 @@ void ISA_NAME(attention)(const void *arguments, int part, int parts)
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int items = ceiling_of(sequence->count, item_rows(args)) * slices;
         for (int i = 0; i < items; i++)
-            if (number++ % parts == part) {
+            if (number++ % chunks == chunk) {
                 struct item item = item_at(args, sequence, i / slices, i % slices);
                 attend_item(args, &item, &work);
             }

@@ -214,18 +214,18 @@ static void exponentials(float *score, struct range tokens, float *largest, floa
 
 // ---- sums over V ----
 
-static void scale_shares(const float *token_scale, int queries, float *share)
+static void scale_probs(const float *token_scale, int queries, float *prob)
 {
     for (int i = 0; i < queries; i++)
         for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
-            float *at = share + i * SEGMENT + token;
+            float *at = prob + i * SEGMENT + token;
             vec_store(at, vec_load(at) * vec_load(token_scale + token));
         }
 }
 
 // Processes consecutive rows that see the same tokens of a page together.
 static void mix_rows(const struct attention_args *args, const struct item *item, const struct page_format *format,
-                     int start, struct range rows, struct work *work, const float *share)
+                     int start, struct range rows, struct work *work, const float *prob)
 {
     int dim = args->cache.layout.v.dim;
     const struct range page = { start, start + KV_PAGE_TOKENS };
@@ -238,7 +238,7 @@ static void mix_rows(const struct attention_args *args, const struct item *item,
         }
         int first = row * item->heads;
         format->mix_tile(&work->tile, dim, (struct range){ tokens.from - start, tokens.to - start },
-                         share + first * SEGMENT, (end - row) * item->heads, work->segment.out + first * dim);
+                         prob + first * SEGMENT, (end - row) * item->heads, work->segment.out + first * dim);
     }
 }
 
@@ -251,17 +251,17 @@ static void accumulate_segment(const struct attention_args *args, const struct i
     for (int i = 0; i < segment->pages; i++) {
         int start = segment->start + i * KV_PAGE_TOKENS;
         struct range rows = rows_that_see(args, item, (struct range){ start, start + KV_PAGE_TOKENS });
-        float *share = work->score + i * KV_PAGE_TOKENS;
+        float *prob = work->score + i * KV_PAGE_TOKENS;
         if (format->token_scales) {
             format->token_scales(&segment->v[i], work->token_scale);
-            scale_shares(work->token_scale, (rows.to - rows.from) * item->heads,
-                         share + rows.from * item->heads * SEGMENT);
+            scale_probs(work->token_scale, (rows.to - rows.from) * item->heads,
+                        prob + rows.from * item->heads * SEGMENT);
         }
         if (skinny)
             continue;
         prefetch_ahead(run, i);
         format->dequantise_v(&segment->v[i], &work->tile);
-        mix_rows(args, item, format, start, rows, work, share);
+        mix_rows(args, item, format, start, rows, work, prob);
     }
     struct range tokens = { segment->tokens.from - segment->start, segment->tokens.to - segment->start };
     if (skinny)

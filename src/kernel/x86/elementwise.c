@@ -31,11 +31,11 @@ static float sum_of_squares(const float *x, int count)
     return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-void ISA_NAME(norm)(const void *arguments, int part, int parts)
+void ISA_NAME(norm)(const void *arguments, int chunk, int chunks)
 {
     const struct norm_args *args = arguments;
     int first, end, count = args->width;
-    kernel_share(*args->rows * args->groups, part, parts, &first, &end);
+    kernel_range(*args->rows * args->groups, chunk, chunks, &first, &end);
     for (int group = first; group < end; group++) {
         size_t at = (size_t)group * (size_t)count + (size_t)(group / args->groups) * (size_t)args->gap;
         const float *x = args->x + at;
@@ -91,12 +91,12 @@ static void rotate_head(const struct rope_args *args, float *x, const struct ang
     memcpy(x, rotated_x, (size_t)args->rotated * sizeof *x);
 }
 
-void ISA_NAME(rope)(const void *arguments, int part, int parts)
+void ISA_NAME(rope)(const void *arguments, int chunk, int chunks)
 {
     const struct rope_args *args = arguments;
     int heads = args->heads + args->kv_heads, first, end, known = -1;
     struct angles angles;
-    kernel_share(args->batch->tokens * heads, part, parts, &first, &end);
+    kernel_range(args->batch->tokens * heads, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++) {
         int row = i / heads, head = i % heads;
         if (row != known)
@@ -156,11 +156,11 @@ static void act_mul_rows(const struct act_mul_args *args, int first, int end)
     }
 }
 
-void ISA_NAME(act_mul)(const void *arguments, int part, int parts)
+void ISA_NAME(act_mul)(const void *arguments, int chunk, int chunks)
 {
     const struct act_mul_args *args = arguments;
     int first, end;
-    kernel_share(args->gate_per_row ? *args->rows : *args->rows * args->width, part, parts, &first, &end);
+    kernel_range(args->gate_per_row ? *args->rows : *args->rows * args->width, chunk, chunks, &first, &end);
     if (args->gate_per_row)
         act_mul_rows(args, first, end);
     else if (args->act == ACT_SILU)
@@ -175,11 +175,11 @@ void ISA_NAME(act_mul)(const void *arguments, int part, int parts)
         act_mul_as(args, ACT_GELU_TANH, first, end);
 }
 
-void ISA_NAME(add)(const void *arguments, int part, int parts)
+void ISA_NAME(add)(const void *arguments, int chunk, int chunks)
 {
     const struct add_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     FOR_VECTORS(i, end - first, width)
     {
         float *x = args->x + first + i;
@@ -187,11 +187,11 @@ void ISA_NAME(add)(const void *arguments, int part, int parts)
     }
 }
 
-void ISA_NAME(all_reduce)(const void *arguments, int part, int parts)
+void ISA_NAME(all_reduce)(const void *arguments, int chunk, int chunks)
 {
     const struct all_reduce_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     FOR_VECTORS(i, end - first, width)
     {
         const float *own = args->parts + first + i;
@@ -205,11 +205,11 @@ void ISA_NAME(all_reduce)(const void *arguments, int part, int parts)
     }
 }
 
-void ISA_NAME(softcap)(const void *arguments, int part, int parts)
+void ISA_NAME(softcap)(const void *arguments, int chunk, int chunks)
 {
     const struct softcap_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    kernel_range(*args->rows * args->width, chunk, chunks, &first, &end);
     vec cap = vec_set(args->cap);
     FOR_VECTORS(i, end - first, width)
     {

@@ -99,12 +99,12 @@ static void delta_columns(const struct gated_delta_args *args, const struct batc
     delta_store_tile(&tile, state_matrix(&args->state, after) + at, layout->values);
 }
 
-void ISA_NAME(gated_delta)(const void *arguments, int part, int parts)
+void ISA_NAME(gated_delta)(const void *arguments, int chunk, int chunks)
 {
     const struct gated_delta_args *args = arguments;
     int heads = args->state.layout.heads, first, end;
     int tiles = (args->state.layout.values + DELTA_COLUMNS - 1) / DELTA_COLUMNS;
-    kernel_share(args->batch->sequences * heads * tiles, part, parts, &first, &end);
+    kernel_range(args->batch->sequences * heads * tiles, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         delta_columns(args, &args->batch->sequence[i / (heads * tiles)], i / tiles % heads, i % tiles * DELTA_COLUMNS);
 }

@@ -302,11 +302,11 @@ static void store_head(const struct kv_side *side, const float *x, int row, int 
           layer + kv_scale_at(side, head, slot));
 }
 
-void ISA_NAME(kv_write)(const void *arguments, int part, int parts)
+void ISA_NAME(kv_write)(const void *arguments, int chunk, int chunks)
 {
     const struct kv_write_args *args = arguments;
     int heads = args->cache.layout.k.heads, first, end;
-    kernel_share(args->batch->tokens * heads, part, parts, &first, &end);
+    kernel_range(args->batch->tokens * heads, chunk, chunks, &first, &end);
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int from = sequence->first * heads, to = from + sequence->count * heads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/linear.c: GEMM, and grouped GEMM for experts: the division of work and the packing of activations; the
 // micro-kernels are in linear_tile.c. Work is counted in token-groups, a token times sixteen rows of any output, and
-// each thread takes a contiguous run of them, one chunk of tokens after the other. A chunk's activations stay in the L2
+// each thread takes a contiguous run of them, one panel of tokens after the other. A panel's activations stay in the L2
 // cache while groups of weights stream past them. For experts, a "token" is a (row, expert) pair. Activations are
 // gathered in the order of pairs, sorted by expert, and token-groups are counted through all experts in use.
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 #include "kernel/x86/linear_tile.h"
 
-enum { CHUNK_BYTES = 256 << 10, CHUNKS_PER_PART = 4 };
+enum { CHUNK_BYTES = 256 << 10, PANELS_PER_CHUNK = 4 };
 
 // ---- packed activations ----
 
@@ -144,7 +144,7 @@ static void finish_tile(const struct product *product, const struct output *outp
     }
 }
 
-// One group of rows for the tokens of a chunk.
+// One group of rows for the tokens of a panel.
 static void run_group(const struct product *product, const struct output *output, int group, int token, int end)
 {
     const struct weight *weight = output->weight;
@@ -165,35 +165,35 @@ static void run_group(const struct product *product, const struct output *output
 
 // ---- division of work ----
 
-// A thread's run of token-groups, relative to the next chunk.
-struct share {
+// A thread's run of token-groups, relative to the next panel.
+struct group_run {
     int64_t first, end;
 };
 
-static struct share share_of(int64_t all, int part, int parts)
+static struct group_run group_run_of(int64_t all, int chunk, int chunks)
 {
-    return (struct share){ all * part / parts, all * (part + 1) / parts };
+    return (struct group_run){ all * chunk / chunks, all * (chunk + 1) / chunks };
 }
 
-// The tokens of a chunk: whole tiles, small enough for the cache, and at most `most`.
-static int chunk_tokens(struct tiled_x x, int in, int64_t most)
+// The tokens of a panel: whole tiles, small enough for the cache, and at most `most`.
+static int panel_tokens(struct tiled_x x, int in, int64_t most)
 {
     int64_t by_cache = (int64_t)(CHUNK_BYTES / (x.floats ? float_bytes(1, in) : integer_bytes(x.planes, 1, in)));
     int64_t tokens = by_cache < most ? by_cache : most;
     return tokens < TILE_TOKENS ? TILE_TOKENS : (int)(tokens / TILE_TOKENS * TILE_TOKENS);
 }
 
-static int clamp_group(int64_t share, int tokens, int groups)
+static int clamp_group(int64_t place, int tokens, int groups)
 {
-    int64_t group = (share + tokens - 1) / tokens;
-    return share <= 0 ? 0 : group < groups ? (int)group : groups;
+    int64_t group = (place + tokens - 1) / tokens;
+    return place <= 0 ? 0 : group < groups ? (int)group : groups;
 }
 
-// Computes the share's part of a chunk of tokens: a run of groups, counted through all outputs.
-static void run_chunk(const struct product *product, struct share *share, int token, int tokens)
+// Computes what of a panel of tokens is in the run: groups are counted through all outputs.
+static void run_panel(const struct product *product, struct group_run *run, int token, int tokens)
 {
-    int first = clamp_group(share->first, tokens, product->groups);
-    int end = clamp_group(share->end, tokens, product->groups);
+    int first = clamp_group(run->first, tokens, product->groups);
+    int end = clamp_group(run->end, tokens, product->groups);
     for (int i = 0; i < product->outputs; i++) {
         const struct output *output = &product->output[i];
         for (int group = first > 0 ? first : 0; group < output->groups && group < end; group++)
@@ -201,8 +201,8 @@ static void run_chunk(const struct product *product, struct share *share, int to
         first -= output->groups;
         end -= output->groups;
     }
-    share->first -= (int64_t)tokens * product->groups;
-    share->end -= (int64_t)tokens * product->groups;
+    run->first -= (int64_t)tokens * product->groups;
+    run->end -= (int64_t)tokens * product->groups;
 }
 
 // ---- linear ----
@@ -215,11 +215,11 @@ static uint64_t linear_formats(const struct linear_args *args)
     return formats;
 }
 
-// Packs one part of the activations: the blocks of a tile are divided as its tokens would be.
-static void fill_tiles(const struct linear_args *args, struct tiled_x x, int part, int parts)
+// Packs one chunk of the activations: the blocks of a tile are divided as its tokens would be.
+static void fill_tiles(const struct linear_args *args, struct tiled_x x, int chunk, int chunks)
 {
     int in = args->in, tokens = *args->rows, blocks = (in + INT8_BLOCK - 1) / INT8_BLOCK, first, end;
-    kernel_share(tokens, part, parts, &first, &end);
+    kernel_range(tokens, chunk, chunks, &first, &end);
     for (int token = 0, width; token < tokens; token += width) {
         width = tile_width(tokens - token);
         int from = first <= token ? 0 : first < token + width ? blocks * (first - token) / width : blocks;
@@ -229,7 +229,7 @@ static void fill_tiles(const struct linear_args *args, struct tiled_x x, int par
     }
 }
 
-static void run_linear(const struct linear_args *args, struct tiled_x x, int part, int parts)
+static void run_linear(const struct linear_args *args, struct tiled_x x, int chunk, int chunks)
 {
     struct product product = { .x = x, .in = args->in };
     for (int i = 0; i < args->outputs; i++) {
@@ -243,10 +243,10 @@ static void run_linear(const struct linear_args *args, struct tiled_x x, int par
     }
     int tokens = *args->rows;
     int64_t all = (int64_t)product.groups * tokens;
-    int chunk = chunk_tokens(x, args->in, all / ((int64_t)CHUNKS_PER_PART * parts));
-    struct share share = share_of(all, part, parts);
-    for (int token = 0; token < tokens; token += chunk)
-        run_chunk(&product, &share, token, tokens - token < chunk ? tokens - token : chunk);
+    int panel = panel_tokens(x, args->in, all / ((int64_t)PANELS_PER_CHUNK * chunks));
+    struct group_run run = group_run_of(all, chunk, chunks);
+    for (int token = 0; token < tokens; token += panel)
+        run_panel(&product, &run, token, tokens - token < panel ? tokens - token : panel);
 }
 
 static struct tiled_x linear_x(enum tile_planes planes, const struct linear_args *args)
@@ -254,25 +254,25 @@ static struct tiled_x linear_x(enum tile_planes planes, const struct linear_args
     return shared_x(planes, linear_formats(args), args->scratch, *args->rows, args->in);
 }
 
-static void run_prefill(enum tile_planes planes, const struct linear_args *args, int part, int parts)
+static void run_prefill(enum tile_planes planes, const struct linear_args *args, int chunk, int chunks)
 {
     bool begun = ISA_NAME(linear_begin)(linear_formats(args), *args->rows);
-    run_linear(args, linear_x(planes, args), part, parts);
+    run_linear(args, linear_x(planes, args), chunk, chunks);
     ISA_NAME(linear_end)(begun);
 }
 
-#define PREFILL(name, planes)                                            \
-    void ISA_NAME(name##_prepare)(const void *args, int part, int parts) \
-    {                                                                    \
-        fill_tiles(args, linear_x(planes, args), part, parts);           \
-    }                                                                    \
-    void ISA_NAME(name##_prefill)(const void *args, int part, int parts) { run_prefill(planes, args, part, parts); }
+#define PREFILL(name, planes)                                              \
+    void ISA_NAME(name##_prepare)(const void *args, int chunk, int chunks) \
+    {                                                                      \
+        fill_tiles(args, linear_x(planes, args), chunk, chunks);           \
+    }                                                                      \
+    void ISA_NAME(name##_prefill)(const void *args, int chunk, int chunks) { run_prefill(planes, args, chunk, chunks); }
 PREFILL(linear, TILE_INT16)
 PREFILL(linear_int8, TILE_INT8)
 
 #if !defined(__AMX_TILE__) // AMX has no kernels of its own for these
 // Decode: packing a few tokens is cheap, so each thread does it on its own stack.
-static void run_decode(enum tile_planes planes, const struct linear_args *args, int part, int parts)
+static void run_decode(enum tile_planes planes, const struct linear_args *args, int chunk, int chunks)
 {
     int tokens = *args->rows;
     uint64_t formats = linear_formats(args);
@@ -282,11 +282,14 @@ static void run_decode(enum tile_planes planes, const struct linear_args *args, 
     uint32_t float_room[(floats ? float_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
     struct tiled_x x = { planes, integers ? (uint8_t *)integer_room : NULL, floats ? (uint8_t *)float_room : NULL };
     fill_tiles(args, x, 0, 1);
-    run_linear(args, x, part, parts);
+    run_linear(args, x, chunk, chunks);
 }
 
-void ISA_NAME(linear_decode)(const void *args, int part, int parts) { run_decode(TILE_INT16, args, part, parts); }
-void ISA_NAME(linear_int8_decode)(const void *args, int part, int parts) { run_decode(TILE_INT8, args, part, parts); }
+void ISA_NAME(linear_decode)(const void *args, int chunk, int chunks) { run_decode(TILE_INT16, args, chunk, chunks); }
+void ISA_NAME(linear_int8_decode)(const void *args, int chunk, int chunks)
+{
+    run_decode(TILE_INT8, args, chunk, chunks);
+}
 #endif
 
 // ---- experts ----
@@ -299,7 +302,7 @@ static uint64_t experts_formats(const struct experts_args *args)
     return formats;
 }
 
-static int pair_count(const struct experts_args *args) { return *args->rows * args->routes.chosen; }
+static int pair_count(const struct experts_args *args) { return *args->rows * args->routes.top_k; }
 
 static struct tiled_x experts_x(enum tile_planes planes, const struct experts_args *args)
 {
@@ -312,7 +315,7 @@ static void gather_block(const struct experts_args *args, int place, int width, 
 {
     const struct routes *routes = &args->routes;
     for (int i = 0; i < width; i++) {
-        size_t pair = (size_t)routes->pair[place + i], row = args->x_per_slot ? pair : pair / (size_t)routes->chosen;
+        size_t pair = (size_t)routes->pair[place + i], row = args->x_per_slot ? pair : pair / (size_t)routes->top_k;
         memcpy(out + i * INT8_BLOCK, args->x + row * (size_t)args->in + block * INT8_BLOCK,
                (size_t)block_count(args->in, block) * sizeof *out);
     }
@@ -327,13 +330,13 @@ static void gather_tile(const struct experts_args *args, struct tiled_x x, int p
     }
 }
 
-// A tile belongs to the thread whose share of pairs has the tile's first pair.
-static void gather_tiles(enum tile_planes planes, const struct experts_args *args, int part, int parts)
+// A tile belongs to the thread whose chunk of pairs has the tile's first pair.
+static void gather_tiles(enum tile_planes planes, const struct experts_args *args, int chunk, int chunks)
 {
     const struct routes *routes = &args->routes;
     struct tiled_x x = experts_x(planes, args);
     int first, end;
-    kernel_share(pair_count(args), part, parts, &first, &end);
+    kernel_range(pair_count(args), chunk, chunks, &first, &end);
     for (int expert = 0; expert < routes->experts && routes->first[expert] < end; expert++)
         for (int place = routes->first[expert], width; place < routes->first[expert + 1]; place += width) {
             width = tile_width(routes->first[expert + 1] - place);
@@ -361,24 +364,27 @@ static struct product expert_product(const struct experts_args *args, struct til
     return product;
 }
 
-static void run_experts(enum tile_planes planes, const struct experts_args *args, int part, int parts)
+static void run_experts(enum tile_planes planes, const struct experts_args *args, int chunk, int chunks)
 {
     const int32_t *first = args->routes.first;
     bool begun = ISA_NAME(linear_begin)(experts_formats(args), pair_count(args));
     struct product product = expert_product(args, experts_x(planes, args), 0);
-    struct share share = share_of((int64_t)product.groups * pair_count(args), part, parts);
-    int chunk = chunk_tokens(product.x, args->in, INT64_MAX);
+    struct group_run run = group_run_of((int64_t)product.groups * pair_count(args), chunk, chunks);
+    int panel = panel_tokens(product.x, args->in, INT64_MAX);
     for (int expert = 0; expert < args->routes.experts; expert++) {
         if (first[expert] < first[expert + 1])
             product = expert_product(args, product.x, expert);
-        for (int place = first[expert], left; (left = first[expert + 1] - place) > 0; place += chunk)
-            run_chunk(&product, &share, place, left < chunk ? left : chunk);
+        for (int place = first[expert], left; (left = first[expert + 1] - place) > 0; place += panel)
+            run_panel(&product, &run, place, left < panel ? left : panel);
     }
     ISA_NAME(linear_end)(begun);
 }
 
-#define EXPERTS(name, planes)                                                                                         \
-    void ISA_NAME(name##_prepare)(const void *args, int part, int parts) { gather_tiles(planes, args, part, parts); } \
-    void ISA_NAME(name)(const void *args, int part, int parts) { run_experts(planes, args, part, parts); }
+#define EXPERTS(name, planes)                                              \
+    void ISA_NAME(name##_prepare)(const void *args, int chunk, int chunks) \
+    {                                                                      \
+        gather_tiles(planes, args, chunk, chunks);                         \
+    }                                                                      \
+    void ISA_NAME(name)(const void *args, int chunk, int chunks) { run_experts(planes, args, chunk, chunks); }
 EXPERTS(experts, TILE_INT16)
 EXPERTS(experts_int8, TILE_INT8)

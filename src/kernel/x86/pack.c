@@ -110,12 +110,12 @@ static size_t packed_bytes(enum dtype dtype, int rows, int cols)
     return (size_t)group_count(rows) * packed_group_bytes(dtype, cols);
 }
 
-static void pack_part(const struct weight *weight, int part, int parts, void *out)
+static void pack_chunk(const struct weight *weight, int chunk, int chunks, void *out)
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
     size_t group_bytes = packed_group_bytes(weight->dtype, weight->cols);
     int first, end;
-    kernel_share(group_count(weight->rows), part, parts, &first, &end);
+    kernel_range(group_count(weight->rows), chunk, chunks, &first, &end);
     for (int group = first; group < end; group++) {
         int row = group * PACKED_ROWS, rows = weight->rows - row;
         uint8_t *to = (uint8_t *)out + (size_t)group * group_bytes;
@@ -126,4 +126,4 @@ static void pack_part(const struct weight *weight, int part, int parts, void *ou
     }
 }
 
-const struct kernel_packing x86_packing = { .name = "x86", .bytes = packed_bytes, .pack = pack_part };
+const struct kernel_packing x86_packing = { .name = "x86", .bytes = packed_bytes, .pack = pack_chunk };

@@ -50,15 +50,15 @@ struct page_tile {
     float block_scale_most[KV_PAGE_TOKENS];             // the largest of each token
 };
 
-// The operations of a cache format. score and share are (query, SEGMENT), from the first page's first token on; out is
-// (query, dim). `tokens` are those that the query sees; the shares of others are 0.
+// The operations of a cache format. score and prob are (query, SEGMENT), from the first page's first token on; out is
+// (query, dim). `tokens` are those that the query sees; the probs of others are 0.
 struct page_format {
     void (*score[QUERIES_SKINNY])(struct page_run run, struct queries queries, float *score); // of 1, 2 ... queries
-    void (*mix[QUERIES_SKINNY])(struct page_run run, struct range tokens, const float *share, float *out);
+    void (*mix[QUERIES_SKINNY])(struct page_run run, struct range tokens, const float *prob, float *out);
     void (*dequantise_k)(const struct page_side *page, struct page_tile *tile);
     void (*dequantise_v)(const struct page_side *page, struct page_tile *tile);
     void (*score_tile)(const struct page_tile *tile, struct queries queries, int count, float *score);
-    void (*mix_tile)(const struct page_tile *tile, int dim, struct range tokens, const float *share, int count,
+    void (*mix_tile)(const struct page_tile *tile, int dim, struct range tokens, const float *prob, int count,
                      float *out);
     void (*token_scales)(const struct page_side *page, float *out); // NULL if the format has none
     float unit;                                                     // the value that stands for 1

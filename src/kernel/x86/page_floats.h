@@ -173,7 +173,7 @@ ALWAYS_INLINE void mix_store(mix_sums sum, float *out, int dim, int count, int v
 }
 
 // Adds some tokens of a page, channels from `at` on.
-ALWAYS_INLINE void mix_tokens(mix_sums sum, struct value_rows values, struct range tokens, const float *share, int at,
+ALWAYS_INLINE void mix_tokens(mix_sums sum, struct value_rows values, struct range tokens, const float *prob, int at,
                               int count, int vectors)
 {
     for (int token = tokens.from; token < tokens.to; token++) {
@@ -182,15 +182,15 @@ ALWAYS_INLINE void mix_tokens(mix_sums sum, struct value_rows values, struct ran
         for (int j = 0; j < vectors; j++)
             value[j] = values.read(row, at + j * LANES);
         for (int i = 0; i < count; i++) {
-            vec weight = vec_set(share[i * SEGMENT + token]);
+            vec weight = vec_set(prob[i * SEGMENT + token]);
             for (int j = 0; j < vectors; j++)
                 sum[i][j] = vec_fma(weight, value[j], sum[i][j]);
         }
     }
 }
 
-ALWAYS_INLINE void mix_run_part(struct page_run run, read_values *read, struct range tokens, const float *share,
-                                int dim, int at, int count, int vectors, float *out)
+ALWAYS_INLINE void mix_run_part(struct page_run run, read_values *read, struct range tokens, const float *prob, int dim,
+                                int at, int count, int vectors, float *out)
 {
     mix_sums sum;
     mix_load(sum, out + at, dim, count, vectors);
@@ -200,47 +200,47 @@ ALWAYS_INLINE void mix_run_part(struct page_run run, read_values *read, struct r
                                tokens.to - start < KV_PAGE_TOKENS ? tokens.to - start : KV_PAGE_TOKENS };
         if (at == 0)
             prefetch_ahead(run, i);
-        mix_tokens(sum, (struct value_rows){ run.page[i].data, run.page[i].data_bytes, read }, slots, share + start, at,
+        mix_tokens(sum, (struct value_rows){ run.page[i].data, run.page[i].data_bytes, read }, slots, prob + start, at,
                    count, vectors);
     }
     mix_store(sum, out + at, dim, count, vectors);
 }
 
-ALWAYS_INLINE void mix_run(struct page_run run, read_values *read, struct range tokens, const float *share, int count,
+ALWAYS_INLINE void mix_run(struct page_run run, read_values *read, struct range tokens, const float *prob, int count,
                            float *out)
 {
     int at = 0, dim = run.page[0].dim;
     for (; at + MIX_VECTORS * LANES <= dim; at += MIX_VECTORS * LANES)
-        mix_run_part(run, read, tokens, share, dim, at, count, MIX_VECTORS, out);
+        mix_run_part(run, read, tokens, prob, dim, at, count, MIX_VECTORS, out);
     for (; at < dim; at += LANES)
-        mix_run_part(run, read, tokens, share, dim, at, count, 1, out);
+        mix_run_part(run, read, tokens, prob, dim, at, count, 1, out);
 }
 
-ALWAYS_INLINE void mix_float_part(const float *tile, struct range tokens, const float *share, int dim, int at,
-                                  int count, int vectors, float *out)
+ALWAYS_INLINE void mix_float_part(const float *tile, struct range tokens, const float *prob, int dim, int at, int count,
+                                  int vectors, float *out)
 {
     mix_sums sum;
     struct value_rows values = { (const uint8_t *)tile, (size_t)dim * sizeof(float), read_f32 };
     mix_load(sum, out + at, dim, count, vectors);
-    mix_tokens(sum, values, tokens, share, at, count, vectors);
+    mix_tokens(sum, values, tokens, prob, at, count, vectors);
     mix_store(sum, out + at, dim, count, vectors);
 }
 
-ALWAYS_INLINE void mix_float_tile(const float *tile, struct range tokens, const float *share, int dim, int count,
+ALWAYS_INLINE void mix_float_tile(const float *tile, struct range tokens, const float *prob, int dim, int count,
                                   float *out)
 {
     int at = 0;
     for (; at + MIX_VECTORS * LANES <= dim; at += MIX_VECTORS * LANES)
-        mix_float_part(tile, tokens, share, dim, at, count, MIX_VECTORS, out);
+        mix_float_part(tile, tokens, prob, dim, at, count, MIX_VECTORS, out);
     for (; at < dim; at += LANES)
-        mix_float_part(tile, tokens, share, dim, at, count, 1, out);
+        mix_float_part(tile, tokens, prob, dim, at, count, 1, out);
 }
 
-static void mix_floats(const struct page_tile *tile, int dim, struct range tokens, const float *share, int count,
+static void mix_floats(const struct page_tile *tile, int dim, struct range tokens, const float *prob, int count,
                        float *out)
 {
-    FOR_QUERIES(i, count, mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, QUERIES_SKINNY, out + i * dim),
-                mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, 1, out + i * dim));
+    FOR_QUERIES(i, count, mix_float_tile(tile->value, tokens, prob + i * SEGMENT, dim, QUERIES_SKINNY, out + i * dim),
+                mix_float_tile(tile->value, tokens, prob + i * SEGMENT, dim, 1, out + i * dim));
 }
 
 ALWAYS_INLINE void dequantise_rows(const struct page_side *side, read_values *read, float *tile)
@@ -260,9 +260,9 @@ ALWAYS_INLINE void dequantise_rows(const struct page_side *side, read_values *re
             walk_##id(&run.page[i], &(struct column_use){ .queries = queries, .count = number, .score = score }); \
         }                                                                                                         \
     }                                                                                                             \
-    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *share, float *out)     \
+    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *prob, float *out)      \
     {                                                                                                             \
-        mix_run(run, read_##id, tokens, share, number, out);                                                      \
+        mix_run(run, read_##id, tokens, prob, number, out);                                                       \
     }
 #define FLOAT_FUNCTIONS(id)                                                             \
     FLOAT_FUNCTIONS_OF(id, 1)                                                           \

@@ -253,12 +253,12 @@ ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out, f
 // Quantises the probabilities of a page's tokens, times the block scales, (block, token), if there are any; `most` is
 // each token's largest scale. Tokens that the query does not see have 0, or NaN, since an unused slot's scale may be
 // anything: the maximum ignores NaN, and it converts to an integer whose low half is 0.
-ALWAYS_INLINE void round_shares(const float *share, const float *scales, const float *most, int blocks,
-                                struct weights *out)
+ALWAYS_INLINE void round_probs(const float *prob, const float *scales, const float *most, int blocks,
+                               struct weights *out)
 {
     vec x[KV_PAGE_TOKENS / LANES], largest = vec_set(0);
     for (int i = 0; i < KV_PAGE_TOKENS / LANES; i++) {
-        x[i] = vec_load(share + i * LANES);
+        x[i] = vec_load(prob + i * LANES);
         largest = vec_max(scales ? vec_mul(x[i], vec_load(most + i * LANES)) : x[i], largest);
     }
     float limit = vec_largest(largest), inverse = limit < integer_least ? 0 : INTEGER_MOST / limit;
@@ -411,7 +411,7 @@ ALWAYS_INLINE void prefetch_scales(struct page_run run, int index)
 
 // Computes the weights of all pages first, as these are independent of each other; so scales are needed, and
 // prefetched, long before the values.
-ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *share, int count, float *out)
+ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *prob, int count, float *out)
 {
     struct weights weights[SEGMENT_PAGES][QUERIES_SKINNY];
     int blocks = run.page[0].dim / BLOCK, block = 0;
@@ -423,8 +423,8 @@ ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, con
             read_block_scales(&run.page[page], scales, most);
         }
         for (int i = 0; i < count; i++)
-            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most, scaled ? blocks : 1,
-                         &weights[page][i]);
+            round_probs(prob + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most, scaled ? blocks : 1,
+                        &weights[page][i]);
     }
     for (; block + MIX_BLOCKS <= blocks; block += MIX_BLOCKS)
         add_run(run, kind, block, MIX_BLOCKS, weights, count, out);
@@ -441,15 +441,15 @@ ALWAYS_INLINE void add_tile(const struct page_tile *tile, enum integers kind, in
     store_sums(sum, out, dim, block, blocks, count);
 }
 
-ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers kind, int dim, const float *share,
+ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers kind, int dim, const float *prob,
                                     int count, float *out)
 {
     struct weights weights[QUERIES_SKINNY];
     int blocks = dim / BLOCK, block = 0;
     bool scaled = kind == INTEGERS_NVFP4;
     for (int i = 0; i < count; i++)
-        round_shares(share + i * SEGMENT, scaled ? tile->block_scale : NULL, tile->block_scale_most,
-                     scaled ? blocks : 1, &weights[i]);
+        round_probs(prob + i * SEGMENT, scaled ? tile->block_scale : NULL, tile->block_scale_most, scaled ? blocks : 1,
+                    &weights[i]);
     for (; block + MIX_BLOCKS <= blocks; block += MIX_BLOCKS)
         add_tile(tile, kind, dim, block, MIX_BLOCKS, weights, count, out);
     for (; block < blocks; block++)
@@ -471,44 +471,44 @@ ALWAYS_INLINE void dequantise_pairs(const struct page_side *side, enum integers 
 
 // ---- formats ----
 
-#define INTEGER_FUNCTIONS_OF(id, kind, number)                                                                \
-    static void score_##id##_##number(struct page_run run, struct queries queries, float *score)              \
-    {                                                                                                         \
-        for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                        \
-            struct block_use use = { .queries = queries, .count = number, .score = score };                   \
-            prefetch_ahead(run, i);                                                                           \
-            walk_blocks(&run.page[i], kind, &use);                                                            \
-        }                                                                                                     \
-    }                                                                                                         \
-    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *share, float *out) \
-    {                                                                                                         \
-        (void)tokens; /* other shares are 0 */                                                                \
-        mix_run_integers(run, kind, share, number, out);                                                      \
+#define INTEGER_FUNCTIONS_OF(id, kind, number)                                                               \
+    static void score_##id##_##number(struct page_run run, struct queries queries, float *score)             \
+    {                                                                                                        \
+        for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                       \
+            struct block_use use = { .queries = queries, .count = number, .score = score };                  \
+            prefetch_ahead(run, i);                                                                          \
+            walk_blocks(&run.page[i], kind, &use);                                                           \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *prob, float *out) \
+    {                                                                                                        \
+        (void)tokens; /* other probs are 0 */                                                                \
+        mix_run_integers(run, kind, prob, number, out);                                                      \
     }
-#define INTEGER_FUNCTIONS(id, kind)                                                                                  \
-    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                                \
-    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                                \
-    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                                \
-    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                                \
-    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile)                              \
-    {                                                                                                                \
-        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                                \
-    }                                                                                                                \
-    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile)                              \
-    {                                                                                                                \
-        dequantise_pairs(side, kind, tile);                                                                          \
-    }                                                                                                                \
-    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score)       \
-    {                                                                                                                \
-        FOR_QUERIES(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_SKINNY, score),                     \
-                    score_integer_tile(tile, kind, queries, i, 1, score));                                           \
-    }                                                                                                                \
-    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,        \
-                              int count, float *out)                                                                 \
-    {                                                                                                                \
-        (void)tokens;                                                                                                \
-        FOR_QUERIES(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_SKINNY, out + i * dim), \
-                    mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                       \
+#define INTEGER_FUNCTIONS(id, kind)                                                                                 \
+    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                               \
+    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                               \
+    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                               \
+    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                               \
+    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile)                             \
+    {                                                                                                               \
+        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                               \
+    }                                                                                                               \
+    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile)                             \
+    {                                                                                                               \
+        dequantise_pairs(side, kind, tile);                                                                         \
+    }                                                                                                               \
+    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score)      \
+    {                                                                                                               \
+        FOR_QUERIES(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_SKINNY, score),                    \
+                    score_integer_tile(tile, kind, queries, i, 1, score));                                          \
+    }                                                                                                               \
+    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *prob,        \
+                              int count, float *out)                                                                \
+    {                                                                                                               \
+        (void)tokens;                                                                                               \
+        FOR_QUERIES(i, count, mix_integer_tile(tile, kind, dim, prob + i * SEGMENT, QUERIES_SKINNY, out + i * dim), \
+                    mix_integer_tile(tile, kind, dim, prob + i * SEGMENT, 1, out + i * dim));                       \
     }
 INTEGER_FUNCTIONS(int8, INTEGERS_INT8)
 INTEGER_FUNCTIONS(int4, INTEGERS_INT4)

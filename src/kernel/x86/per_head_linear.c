@@ -91,13 +91,13 @@ static void copy_rest(const struct per_head_linear_args *args, int head)
     }
 }
 
-void ISA_NAME(per_head_linear)(const void *arguments, int part, int parts)
+void ISA_NAME(per_head_linear)(const void *arguments, int chunk, int chunks)
 {
     const struct per_head_linear_args *args = arguments;
     int tiles = (args->out + HEADS_ROWS - 1) / HEADS_ROWS, first, end;
     struct head_tile tile;
     assert(args->in <= LATENT_DIM_MAX);
-    kernel_share(args->heads * tiles, part, parts, &first, &end);
+    kernel_range(args->heads * tiles, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++) {
         int token = 0;
         take_tile(args, i / tiles, i % tiles * HEADS_ROWS, &tile);

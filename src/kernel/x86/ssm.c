@@ -42,11 +42,11 @@ static void conv_lanes(const struct conv_args *args, const struct batch_sequence
         store_lanes(after + i * channels, conv_input(&inputs, sequence->count - kept + i, lanes), lanes);
 }
 
-void ISA_NAME(conv)(const void *arguments, int part, int parts)
+void ISA_NAME(conv)(const void *arguments, int chunk, int chunks)
 {
     const struct conv_args *args = arguments;
     int channels = args->state.layout.channels, first, end;
-    kernel_share((channels + LANES - 1) / LANES, part, parts, &first, &end);
+    kernel_range((channels + LANES - 1) / LANES, chunk, chunks, &first, &end);
     for (int i = 0; i < args->batch->sequences; i++)
         for (int at = first * LANES; at < end * LANES && at < channels; at += LANES)
             conv_lanes(args, &args->batch->sequence[i], at, channels - at < LANES ? channels - at : LANES);
@@ -61,7 +61,7 @@ ALWAYS_INLINE void scan_values(const struct scan_step *step, float *matrix, int 
     vec x[SCAN_VECTORS], moved[SCAN_VECTORS], sum[SCAN_VECTORS], decay = vec_set(step->decay);
     for (int i = 0; i < count; i++) {
         x[i] = vec_load(step->x + first + i * LANES);
-        moved[i] = vec_set(step->time) * x[i];
+        moved[i] = vec_set(step->dt) * x[i];
         sum[i] = vec_set(0);
     }
     for (int key = 0; key < keys; key++)
@@ -79,7 +79,7 @@ ALWAYS_INLINE void scan_values(const struct scan_step *step, float *matrix, int 
 static void scan_rest(const struct scan_step *step, float *matrix, int keys, int values, int first)
 {
     int lanes = values - first;
-    vec x = vec_load_part(step->x + first, lanes), moved = vec_set(step->time) * x, sum = vec_set(0);
+    vec x = vec_load_part(step->x + first, lanes), moved = vec_set(step->dt) * x, sum = vec_set(0);
     for (int key = 0; key < keys; key++) {
         float *at = matrix + (size_t)key * (size_t)values + first;
         vec s = vec_load_part(at, lanes) * vec_set(step->decay) + vec_set(step->b[key]) * moved;
@@ -105,11 +105,11 @@ static void scan_head(const struct ssm_scan_args *args, const struct batch_seque
     }
 }
 
-void ISA_NAME(ssm_scan)(const void *arguments, int part, int parts)
+void ISA_NAME(ssm_scan)(const void *arguments, int chunk, int chunks)
 {
     const struct ssm_scan_args *args = arguments;
     int first, end, heads = args->state.layout.heads;
-    kernel_share(args->batch->sequences * heads, part, parts, &first, &end);
+    kernel_range(args->batch->sequences * heads, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++)
         scan_head(args, &args->batch->sequence[i / heads], i % heads);
 }

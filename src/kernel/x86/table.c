@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// kernel/x86/table.c: the rows of the kernels of this folder, for AVX2, AVX-512 and AMX.
 #include "kernel/x86/table.h"
 
 #include "kernel/x86/linear_tile.h"
@@ -59,7 +60,7 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     .k = ALL_KV, .v = ALL_KV, .latents = KV_LATENT_FORMATS, .sink = FLOATS,                                      \
     .head_dim_multiple = HEAD_DIM_MULTIPLE, .head_dim_max = HEAD_DIM_MAX
 
-// Attention rounds queries and probabilities to 16 bits where the cache holds integers (kernel/x86/page_integers.c).
+// Attention rounds queries and probabilities to 16 bits where the cache holds integers (kernel/x86/page_integers.h).
 #define ROWS(isa, rank)                                                                                          \
     ANY(isa, rank, ATTENTION, attention, CACHE, .tolerance = 2e-4f,                                              \
         .prepare = attention_prepare_##isa, .scratch_bytes = partials_bytes)                                     \

@@ -19,7 +19,7 @@ extern const int x86_kernel_count;
 #define X86_NEEDS_avx512 (X86_NEEDS_avx2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI)
 #define X86_NEEDS_amx (X86_NEEDS_avx512 | CPU_AMXTILE | CPU_AMXINT8)
 
-typedef void x86_kernel(const void *args, int part, int parts);
+typedef void x86_kernel(const void *args, int chunk, int chunks);
 
 // The most KV splits (kernel/x86/attention.c) over all rows, and the floats per query and split besides the sums over
 // V.

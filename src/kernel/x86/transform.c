@@ -21,11 +21,11 @@ static void transform_head(const struct transform_args *args, float *x, const fl
         vec_store(x + i, vec_load(x + i) * factor);
 }
 
-void ISA_NAME(transform)(const void *arguments, int part, int parts)
+void ISA_NAME(transform)(const void *arguments, int chunk, int chunks)
 {
     const struct transform_args *args = arguments;
     int heads = args->heads + args->kv_heads, first, end;
-    kernel_share(*args->rows * heads, part, parts, &first, &end);
+    kernel_range(*args->rows * heads, chunk, chunks, &first, &end);
     for (int i = first; i < end; i++) {
         size_t row = (size_t)(i / heads), dim = (size_t)args->head_dim;
         int head = i % heads, key = head - args->heads;

@@ -96,9 +96,9 @@ static bool accumulate(struct cholesky *cholesky, const struct items *items, siz
     }
     if (!allocate_hessians(cholesky, items, index, &values, err))
         return false;
-    for (int piece = 0; piece < source->pieces && cholesky->held_count; piece++)
-        if (!source->accumulate(source->context, piece, cholesky->held, cholesky->held_count, err)
-            || !cholesky->progress(cholesky->progress_context, values / source->pieces, err))
+    for (int window = 0; window < source->windows && cholesky->held_count; window++)
+        if (!source->accumulate(source->context, window, cholesky->held, cholesky->held_count, err)
+            || !cholesky->progress(cholesky->progress_context, values / source->windows, err))
             return false;
     return true;
 }

@@ -14,10 +14,10 @@ struct hessian_target {
 };
 
 struct hessian_source {
-    // Adds the contribution of one piece of the text.
-    bool (*accumulate)(void *context, int piece, const struct hessian_target *wanted, int count, struct error *err);
+    // Adds the contribution of one window of the text.
+    bool (*accumulate)(void *context, int window, const struct hessian_target *wanted, int count, struct error *err);
     void *context;
-    int pieces;
+    int windows;
     size_t bytes; // memory limit of all Hessians at a time
 };
 

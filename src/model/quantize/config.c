@@ -115,7 +115,7 @@ static bool add_llama(struct publishing *p)
         set(p, "model_type", json_string("mixtral"));
         set(p, "architectures", json_pack("[s]", "MixtralForCausalLM"));
         set(p, "num_local_experts", json_integer(p->model->config.experts.count));
-        set(p, "num_experts_per_tok", json_integer(p->model->config.experts.chosen));
+        set(p, "num_experts_per_tok", json_integer(p->model->config.experts.top_k));
         set(p, "sliding_window", window ? json_integer(window) : json_null());
     } else if (window) { // with a window on every layer: Mistral
         set(p, "model_type", json_string("mistral"));
@@ -137,7 +137,7 @@ static bool add_qwen_moe(struct publishing *p)
 {
     const struct model_experts *experts = &p->model->config.experts;
     set(p, "num_experts", json_integer(experts->count));
-    set(p, "num_experts_per_tok", json_integer(experts->chosen));
+    set(p, "num_experts_per_tok", json_integer(experts->top_k));
     set(p, "moe_intermediate_size", json_integer(experts->width));
     set(p, "norm_topk_prob", json_boolean(experts->normalise));
     set(p, "decoder_sparse_step", json_integer(1));
@@ -239,7 +239,7 @@ static const char *difference(const struct model *a, const struct model *b)
         || !near(x->final_softcap, y->final_softcap) || x->activation != y->activation)
         return "numbers";
     const struct model_experts *some = &x->experts, *others = &y->experts;
-    if (some->count != others->count || some->chosen != others->chosen || some->width != others->width
+    if (some->count != others->count || some->top_k != others->top_k || some->width != others->width
         || some->first_layer != others->first_layer || some->moe_layer_freq != others->moe_layer_freq
         || some->shared_width != others->shared_width || some->score != others->score || some->groups != others->groups
         || some->normalise != others->normalise || !near(some->scale, others->scale))

@@ -190,7 +190,7 @@ static bool advance(void *context, double values, struct error *err)
     return write_advance(context, values * TEXT_READS, err);
 }
 
-static void report(const struct job *job, const struct item *item, bool compensated, const struct write_result *result)
+static void report(const struct job *job, const struct item *item, bool gptq, const struct write_result *result)
 {
     if (!job->options->tensor || !item->linear)
         return;
@@ -202,7 +202,7 @@ static void report(const struct job *job, const struct item *item, bool compensa
                                     .format = is_encoded(job, item) ? layout_weights_word(job->layout->weights)
                                                                     : dtype_word(written_type(job, item)),
                                     .kept = item->kept,
-                                    .compensated = compensated,
+                                    .gptq = gptq,
                                     .error = result->energy > 0 ? sqrt(result->error / result->energy) : 0 });
 }
 

@@ -153,12 +153,12 @@ static void run_rows(const struct slice *slice, int64_t first, int rows)
         encode_row(slice, row);
 }
 
-static void run_slice(void *context, int phase, int part, int parts)
+static void run_slice(void *context, int step, int chunk, int chunks)
 {
     struct slice *slice = context;
-    (void)phase;
+    (void)step;
     int64_t tiles = (slice->rows + GPTQ_TILE_ROWS - 1) / GPTQ_TILE_ROWS;
-    for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; tile++) {
+    for (int64_t tile = tiles * chunk / chunks; tile < tiles * (chunk + 1) / chunks; tile++) {
         int64_t first = tile * GPTQ_TILE_ROWS, rest = slice->rows - first;
         run_rows(slice, first, rest < GPTQ_TILE_ROWS ? (int)rest : GPTQ_TILE_ROWS);
     }
@@ -219,7 +219,7 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
     struct slice *slice = writing->slice;
     slice->first = first, slice->rows = rows;
     thread_pool_run(writing->pool,
-                    &(struct thread_pool_work){ .run = run_slice, .context = slice, .phases = 1, .divisible = true });
+                    &(struct thread_pool_work){ .run = run_slice, .context = slice, .steps = 1, .divisible = true });
     for (int64_t row = 0; row < rows; row++)
         if (isnan(slice->results[row].amax))
             return fail(err, "tensor %s holds a value that is no finite number, in row %lld; the checkpoint is damaged",

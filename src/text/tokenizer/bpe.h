@@ -20,12 +20,12 @@ struct bpe {
     int32_t bytes[256];  // token of a byte, for characters without a token; -1: none
     int32_t unknown;     // token for characters without any other; -1: they are left out
     bool fuse_unknown;   // one for a run of them
-    bool whole_first;    // a piece that is a token is taken whole, without merging
+    bool whole_first;    // a piece that is a token is taken whole, without merging (ignore_merges)
     bool whole_newlines; // the same, for pieces of nothing but newlines
-    bool glued[256];     // bytes that may have a word separator right behind them in one token, see bpe_finish
+    bool glued[256];     // last bytes of words that some token joins with the next word's separator (bpe_finish)
 };
 
-void bpe_open(struct bpe *bpe, const struct vocab *vocab); // no merges, no bytes, no unknown
+void bpe_open(struct bpe *bpe, const struct vocab *vocab); // without merges, byte tokens or an unknown token
 void bpe_close(struct bpe *bpe);
 
 void bpe_reserve(struct bpe *bpe, size_t merges);
@@ -33,7 +33,7 @@ void bpe_reserve(struct bpe *bpe, size_t merges);
 bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struct error *err);
 void bpe_finish(struct bpe *bpe); // once, when everything is set
 
-// Memory that one thread uses from piece to piece. A zeroed struct is empty.
+// Working memory of bpe_encode, reused from piece to piece by one thread. A zeroed struct is empty.
 struct bpe_work {
     struct bpe_symbol *symbols;
     struct bpe_candidate *queue;

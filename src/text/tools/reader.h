@@ -3,7 +3,8 @@
 // (reader.c), the pattern of a call (call.c), JSON objects (object.c), tagged parameters (parameter.c), Python's and
 // Gemma's arguments (arguments.c) and gpt-oss's channels (harmony.c).
 //   (1) Events do not depend on where the text is cut into pieces, and time is linear in its length.
-//   (2) Text that is no call is content, byte for byte; only white space around calls and a form's drops are left out.
+//   (2) Text that is no call is content, byte for byte; only white space around calls and the markers that the form
+//       drops (form.h) are left out.
 //   (3) A call is emitted once its name is known and its arguments begin. From then on it stays one, whatever follows.
 //   (4) Until then it may still become content, so it is held, but never more than TOOL_HELD_BYTES_MAX.
 #ifndef TEXT_TOOLS_READER_H

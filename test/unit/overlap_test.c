@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are started before the results of the one before are there, on an engine that stands in for a GPU's: a
-// step runs when its results are asked for, or later steps need it, and takes its tokens from what it draws and its
-// text from the pages. A page that is read too early, or that another sequence has written, gives a wrong token.
+// Overlapped scheduling: steps that are queued before the tokens of the step before are read back. The engine is a fake
+// of a GPU's: a step runs when its results are read, or when a later step needs them, takes its tokens from what it
+// draws and its text from the pages. A page that is read too early, or that another sequence has written, gives a wrong
+// token.
 #include <limits.h>
 
 #include "base/random.h"
@@ -43,7 +44,7 @@ static struct fake {
     struct engine engine;
     bool can_draw, can_follow;
     int asked;                          // rows that were asked for, of all steps
-    int started, followed;              // steps
+    int started, overlapped_steps;      // steps
     int fails_at_start, fails_at_end;   // the number of a step that does; 0: none
     struct fake_step steps[2];          // by number, modulo 2
     struct fake_row rows[BATCH_TOKENS]; // asked for, of the next step
@@ -131,7 +132,7 @@ bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t co
     return true;
 }
 
-bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
+bool engine_queue_sampling(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
 {
     (void)engine;
     fake.rows[row] = (struct fake_row){ true, sampling->seed, count };
@@ -147,7 +148,7 @@ int engine_start(struct engine *engine, struct error *err)
     if (number == fake.fails_at_start)
         return (fail)(err, "no step %d", number);
     assert_true(!step->number || step->done); // one may be under way, not two
-    fake.followed += fake.steps[(number + 1) % 2].number && !fake.steps[(number + 1) % 2].done;
+    fake.overlapped_steps += fake.steps[(number + 1) % 2].number && !fake.steps[(number + 1) % 2].done;
     *step = (struct fake_step){
         .number = number, .tokens = batch->tokens, .sequences = batch->sequences, .outputs = batch->outputs
     };
@@ -182,10 +183,10 @@ bool engine_finish(struct engine *engine, int number, struct engine_result *resu
     return number != fake.fails_at_end || (fail)(err, "step %d went wrong", number);
 }
 
-// ---- what is asked and heard ----
+// ---- requests and deliveries ----
 
 struct client {
-    int32_t prompt[LENGTH_MAX], heard[LENGTH_MAX], expected[LENGTH_MAX];
+    int32_t prompt[LENGTH_MAX], delivered[LENGTH_MAX], expected[LENGTH_MAX];
     int prompt_count, max_tokens, end_at, count, finishes;
     uint64_t name, seed;
     int32_t stop; // VOCABULARY: none
@@ -214,7 +215,7 @@ static bool on_token(void *context, const struct nibble_token *token)
     assert_int_equal(client->finishes, 0);
     assert_int_equal(token->position, client->prompt_count + client->count);
     note(client, token->id);
-    client->heard[client->count++] = token->id;
+    client->delivered[client->count++] = token->id;
     return client->count != client->end_at;
 }
 
@@ -276,23 +277,23 @@ static void client_check(const struct client *client)
 {
     assert_int_equal(client->finishes, 1);
     assert_int_equal(client->usage.answer_tokens, client->count);
-    assert_memory_equal(client->heard, client->expected, (size_t)client->count * sizeof *client->heard);
+    assert_memory_equal(client->delivered, client->expected, (size_t)client->count * sizeof *client->delivered);
     bool stopped = client->count
-        && (client->heard[client->count - 1] == client->stop || client->count == client->end_at);
+        && (client->delivered[client->count - 1] == client->stop || client->count == client->end_at);
     for (int i = 0; i + 1 < client->count; i++)
-        assert_true(client->heard[i] != client->stop);
+        assert_true(client->delivered[i] != client->stop);
     if (client->reason == NIBBLE_FINISH_STOP)
         assert_true(stopped);
     else if (client->reason == NIBBLE_FINISH_LENGTH)
         assert_int_equal(client->count, client->max_tokens);
 }
 
-static void world_open(bool early, int pages, int sequences)
+static void world_open(bool overlapped, int pages, int sequences)
 {
     struct error err;
     memset(&fake, 0, sizeof fake);
     fake.can_draw = true;
-    fake.can_follow = early;
+    fake.can_follow = overlapped;
     struct engine *engine = &fake.engine;
     engine->plan = (struct plan){ .class_count = 2,
                                   .batch_tokens = BATCH_TOKENS,
@@ -339,7 +340,7 @@ static int run(void)
 
 // ---- tests ----
 
-// While ends can be foreseen nothing at all is different: the same steps, and the same is heard in the same order.
+// While ends can be foreseen nothing is different: the same steps, and the same tokens in the same order.
 static void test_nothing_is_different(void **state)
 {
     (void)state;
@@ -347,19 +348,19 @@ static void test_nothing_is_different(void **state)
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct nibble_scheduler_stats stats[2];
         int steps[2], count = 0;
-        for (int early = 0; early <= 1; early++) {
+        for (int overlapped = 0; overlapped <= 1; overlapped++) {
             uint64_t own = seed;
-            world_open(early, seed % 2 ? PAGES_MAX : 20, SEQUENCES_MAX); // little more than for one
+            world_open(overlapped, seed % 2 ? PAGES_MAX : 20, SEQUENCES_MAX); // little more than for one
             for (int i = 0; i < ANSWERS; i++) {
                 client_make(&clients[i], &own);
                 client_add(&clients[i]);
             }
-            steps[early] = run();
-            generator_stats(&generator, &stats[early]);
+            steps[overlapped] = run();
+            generator_stats(&generator, &stats[overlapped]);
             for (int i = 0; i < ANSWERS; i++)
                 client_check(&clients[i]);
-            assert_true(early ? fake.followed > steps[1] / (seed % 2 ? 2 : 8) : !fake.followed);
-            if (early) {
+            assert_true(overlapped ? fake.overlapped_steps > steps[1] / (seed % 2 ? 2 : 8) : !fake.overlapped_steps);
+            if (overlapped) {
                 assert_int_equal(event_count, count);
                 assert_memory_equal(events, before, (size_t)count * sizeof *events);
             }
@@ -372,11 +373,11 @@ static void test_nothing_is_different(void **state)
     }
 }
 
-// Stop ids, listeners that have heard enough, requests that come and go at any time, and pools that are too small.
+// Stop ids, listeners that end their request, requests that come and go at any time, and pools that are too small.
 static void test_every_answer_is_true(void **state)
 {
     (void)state;
-    uint64_t preemptions = 0, followed = 0, stops = 0, cancelled = 0;
+    uint64_t preemptions = 0, overlapped_steps = 0, stops = 0, cancelled = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
         uint64_t own = seed;
         struct nibble_step step;
@@ -399,7 +400,7 @@ static void test_every_answer_is_true(void **state)
         }
         generator_stats(&generator, &stats);
         preemptions += stats.preemptions;
-        followed += (uint64_t)fake.followed;
+        overlapped_steps += (uint64_t)fake.overlapped_steps;
         for (int i = 0; i < ANSWERS; i++) {
             client_check(&clients[i]);
             stops += clients[i].reason == NIBBLE_FINISH_STOP;
@@ -407,7 +408,7 @@ static void test_every_answer_is_true(void **state)
         }
         world_close();
     }
-    assert_true(preemptions > 30 && followed > 5000 && stops > 500 && cancelled > 100);
+    assert_true(preemptions > 30 && overlapped_steps > 5000 && stops > 500 && cancelled > 100);
 }
 
 // One that ends unforeseen is told at once, and the step that was started for it is nobody's.
@@ -423,7 +424,7 @@ static void test_cancelled_while_a_step_is_ahead(void **state)
     client_add(&clients[0]);
     for (int i = 0; i < 10; i++)
         assert_true(generator_step(&generator, &step));
-    assert_true(fake.followed > 5);
+    assert_true(fake.overlapped_steps > 5);
     int count = clients[0].count;
     generator_cancel(&generator, clients[0].name);
     assert_int_equal(clients[0].reason, NIBBLE_FINISH_CANCELLED);
@@ -442,7 +443,7 @@ static void test_cancelled_while_a_step_is_ahead(void **state)
     world_close();
 }
 
-// Somebody wants logprobs: no step is early as long as he is there, and all get what they would.
+// Somebody wants logprobs: no step overlaps as long as that request runs, and all get what they would.
 static void test_others_keep_steps_in_turn(void **state)
 {
     (void)state;
@@ -471,7 +472,7 @@ static void test_others_keep_steps_in_turn(void **state)
     run();
     for (int i = 0; i < 3; i++)
         client_check(&clients[i]);
-    assert_int_equal(fake.followed, 0);
+    assert_int_equal(fake.overlapped_steps, 0);
     world_close();
 }
 
@@ -526,11 +527,11 @@ static void test_samplers_on_the_host(void **state)
         world_open(true, PAGES_MAX, SEQUENCES_MAX);
         sampled_add(&clients[i], host_samplings[i % KINDS % COUNT_OF(host_samplings)], i % KINDS == KINDS - 1);
         run();
-        different += memcmp(clients[i].heard, clients[i].expected, 70 * sizeof *clients[i].heard) != 0;
-        memcpy(clients[i].expected, clients[i].heard, sizeof clients[i].expected);
+        different += memcmp(clients[i].delivered, clients[i].expected, 70 * sizeof *clients[i].delivered) != 0;
+        memcpy(clients[i].expected, clients[i].delivered, sizeof clients[i].expected);
         assert_int_equal(clients[i].count, 70);
         assert_int_equal(fake.asked, 0);
-        assert_int_equal(fake.followed, 0);
+        assert_int_equal(fake.overlapped_steps, 0);
         world_close();
     }
     assert_int_equal(different, ANSWERS);
