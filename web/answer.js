@@ -114,7 +114,7 @@ function goOn(message) {
 
 function setBusy(busy) {
     log.lastChild.classList.toggle('busy', busy);
-    log.setAttribute('aria-busy', busy); // listeners hear the answer when it is whole
+    log.setAttribute('aria-busy', busy); // screen readers read the answer when it is whole
     byId('send').hidden = busy;
     byId('stop').hidden = !busy;
     if (document.activeElement === document.body) backToField(); // its button has gone

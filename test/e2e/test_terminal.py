@@ -128,7 +128,7 @@ def test_a_window_that_becomes_narrow(nibble, smollm2, echo, tmp_path):
         terminal.type("eine Zeile, die länger ist als dreißig Spalten, ".encode())
         terminal.resize(30)
         terminal.type(b"and more\x01\x05!\n")
-        assert heard(terminal.read_until(b'"\r\n')) == '"eine Zeile, die länger ist als dreißig Spalten, and more!"'
+        assert echoed(terminal.read_until(b'"\r\n')) == '"eine Zeile, die länger ist als dreißig Spalten, and more!"'
 
 
 TYPED = {
@@ -224,7 +224,7 @@ def test_commands(nibble, smollm2, echo):
         found = result.stderr.find(said, at)
         assert found >= 0, (line, said, result.stderr[at:])
         at = found + len(said)
-    assert re.findall("heard (.*)", result.stderr[at:]) == ['" /hlep"', '"/etc/passwd"']
+    assert re.findall("echoed (.*)", result.stderr[at:]) == ['" /hlep"', '"/etc/passwd"']
     assert result.returncode == 1 and result.stdout == ""
 
 
@@ -252,9 +252,9 @@ def test_files_as_standard_input(nibble, smollm2, echo, tmp_path):
     file.write_text("Grüße\naus dem Wald\n")
     with open(file) as text:
         result = subprocess.run([nibble, "run", smollm2, "Summarise:", "--chat-template", echo], stdin=text, capture_output=True, text=True)
-    assert heard(result.stderr.encode()) == r'"Summarise:\n\nGrüße\naus dem Wald\n"'
+    assert echoed(result.stderr.encode()) == r'"Summarise:\n\nGrüße\naus dem Wald\n"'
     result = subprocess.run([nibble, "run", smollm2, "-", "--chat-template", echo], input="from a pipe", capture_output=True, text=True)
-    assert heard(result.stderr.encode()) == '"from a pipe"'
+    assert echoed(result.stderr.encode()) == '"from a pipe"'
     result = subprocess.run([nibble, "run", smollm2, "Summarise:", "--max-model-len", "64"], input="word " * 500, capture_output=True, text=True)
     assert result.returncode == 1 and re.search(r"the prompt has 5\d\d tokens, and the context holds 64.*--max-model-len", result.stderr), result.stderr
 
