@@ -33,7 +33,7 @@ void decide_weights(struct plan *plan);
 // memory.c: how long and how many sequences.
 bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err);
 
-// next.c: a cache format to try next, for a plan that is only looked at.
+// next.c: a cache format to try next.
 void decide_next(struct plan *plan, const struct plan_options *options);
 
 // Whether a kv plan's file says what this flag would say, so that the two cannot stand beside each other.

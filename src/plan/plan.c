@@ -142,10 +142,10 @@ bool plan_make(struct plan *plan, const struct model *model, const struct device
         && decide_all(plan, model, device, &effective, err) && calibrate(plan, &effective, err);
     plan->said = said;
     note_failed(plan, options->failed);
-    if (accepted && !options->runs_here)
+    if (accepted) {
         decide_next(plan, &effective);
-    if (accepted)
         return true;
+    }
     effective.find_calibration = NULL; // not for alternatives
     if (plan->refusal.flag)
         refuse_find_alternatives(plan, &effective, err);

@@ -99,7 +99,7 @@ struct plan_refusal {
     struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
 };
 
-// A cache format with fewer bytes that would run, too: what `nibble plan` suggests to try next.
+// A cache format with fewer bytes that would run, too: what a plan suggests to try next.
 struct plan_next {
     const char *flag, *value; // NULL: nothing
     double factor;            // as many tokens would fit in the same memory
