@@ -75,6 +75,12 @@ def end_with_the_test():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def on_any_port(words):
+    """Of serve, which binds before it loads: two of them at once must not meet on the default port."""
+    words = [str(word) for word in words]
+    return words if any(word.startswith("--port") or word == "--help" for word in words) else [*words, "--port", "0"]
+
+
 class Server:
     """A running server. `url`, `model` (the served name), `process`, `log` (lines of stderr so far), `start_seconds`.
 

@@ -55,7 +55,7 @@ def test_flags_that_cost_are_named(nibble, smollm2):
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1e9"])
 def test_limits_of_the_limit(nibble, smollm2, value):
-    done = run(nibble, "serve", smollm2, "--quality-gate", value)
+    done = run(nibble, "serve", smollm2, "--port", "0", "--quality-gate", value)
     assert done.returncode == 2 and "--quality-gate" in done.stderr
 
 

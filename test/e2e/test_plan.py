@@ -330,7 +330,7 @@ def test_what_serve_offers_it_takes(nibble, small, flags):
 
 @pytest.mark.parametrize("command", ["run", "eval", "bench", "tune", "serve"])
 def test_no_command_that_runs_a_model_offers_an_imagined_device(nibble, small, command):
-    needed = {"run": ["a"], "eval": ["--text", "/nowhere"], "tune": ["--text", "/nowhere", "--bits", "8"]}
+    needed = {"run": ["a"], "serve": ["--port", "0"], "eval": ["--text", "/nowhere"], "tune": ["--text", "/nowhere", "--bits", "8"]}
     done = subprocess.run([nibble, command, small, *needed.get(command, []), "--device", "cuda:15"], capture_output=True, text=True)
     devices = {value for flag, value in offered_by(done) if flag == "--device"}
     assert "cpu" in devices and devices <= {"cpu", "cuda"}
@@ -354,7 +354,7 @@ def test_a_kv_plan_leaves_no_room_for_its_flags(plan, models, tmp_path):
     ("eval", ["--text", "/nowhere", "--kv-cache-dtype", "foo"]), ("eval", ["--text", "/nowhere", "--against", "foo"]),
     ("eval", ["--text", "/nowhere", "--sweep", "--kv-cache-dtype", "fp8,foo"]), ("eval", ["--text", "/nowhere", "--sweep", "--against", "foo"]),
     ("eval", ["--text", "/nowhere", "--sweep", "--kv-transform", "foo"]), ("tune", ["--text", "/nowhere", "--bits", "8", "--kv-transform", "foo"]),
-    ("bench", ["--kv-cache-dtype", "bfloat16,foo"]), ("serve", ["--quality-gate", "1", "--kv-cache-dtype", "foo"]),
+    ("bench", ["--kv-cache-dtype", "bfloat16,foo"]), ("serve", ["--port", "0", "--quality-gate", "1", "--kv-cache-dtype", "foo"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_a_wrong_word_costs_nothing(nibble, models, command, flags):
     """Of a model without a tokenizer, a text that is not there and a wrong word, the word is what is complained about."""

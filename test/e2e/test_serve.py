@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import libnibble
-from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, one_process, read_all, text_of, user
+from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, on_any_port, one_process, read_all, text_of, user
 
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
 ON_GPU = DEVICE == "cuda"
@@ -32,7 +32,7 @@ END_SECONDS = 20  # for what must not wait for anything, on a machine that may b
 
 def refuse_to_start(nibble, *words, environment=None):
     """Status and sentence of a server that must not come up."""
-    done = subprocess.run([nibble, "serve", *map(str, words)], capture_output=True, text=True, timeout=30, env=environment)
+    done = subprocess.run([nibble, "serve", *on_any_port(words)], capture_output=True, text=True, timeout=30, env=environment)
     assert done.returncode != 0 and "ready on" not in done.stderr and done.stdout == ""
     assert "\n  #" not in done.stderr and len(done.stderr.splitlines()) < 30
     return done.returncode, done.stderr

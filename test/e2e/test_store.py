@@ -31,7 +31,7 @@ def plan(nibble, model, *flags):
     (["--kv-sink-pages", "-1"], ["--kv-sink-pages", "0 to 4"]),
 ])
 def test_wrong_words_are_refused(nibble, smollm2, command, flags, words):
-    more = {"run": ["text"], "eval": ["--text", PROSE]}.get(command, [])
+    more = {"run": ["text"], "eval": ["--text", PROSE], "serve": ["--port", "0"]}.get(command, [])
     done = call(nibble, command, smollm2, *more, *flags)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words), done.stderr
