@@ -251,7 +251,7 @@ def test_one_connection_many_requests(server):
 def test_an_old_client(server):
     """HTTP/1.0 knows no chunks: the stream ends with the connection."""
     body = json.dumps({"prompt": "Hi", "max_tokens": 3, "stream": True}).encode()
-    head, _, data = server.say(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body).partition(b"\r\n\r\n")
+    head, _, data = server.exchange(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body).partition(b"\r\n\r\n")
     assert b"200" in head.splitlines()[0] and b"chunked" not in head.lower()
     assert data.startswith(b"data: {") and data.endswith(b"data: [DONE]\n\n")
 

@@ -6,14 +6,12 @@ import subprocess
 
 import pytest
 
-from serving import on_any_port
-
 
 @pytest.fixture
 def serve(nibble):
     """Only for what is refused: nothing here opens a port."""
     def serve(*arguments, **environment):
-        return subprocess.run([nibble, "serve", *on_any_port(arguments)], capture_output=True, text=True, timeout=60,
+        return subprocess.run([nibble, "serve", *map(str, arguments)], capture_output=True, text=True, timeout=60,
                               env={**os.environ, **environment})
     return serve
 
