@@ -265,10 +265,10 @@ def test_prompt_longer_than_the_context(run, smollm2):
 
 
 def check_refused_after_plan(result, *words):
-    """run prints its plan first."""
+    """run prints its plan and how it samples first."""
     lines = result.stderr.decode().splitlines(keepends=True)
-    assert lines[0].startswith("plan: "), lines
-    result.stderr = "".join(lines[1:]).encode()
+    assert lines[0].startswith("plan: ") and lines[1].startswith("sampling: "), lines
+    result.stderr = "".join(lines[2:]).encode()
     check_refused(result, *words)
 
 

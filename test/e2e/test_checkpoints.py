@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from libnibble import PLAN_SHORT, Library, Model, Refused
+from plan_text import unwrapped
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "golden"))
 import published  # noqa: E402
@@ -62,8 +63,10 @@ def test_places_of_the_declaration(lib, tmp_path, name, spelling):
 @pytest.fixture
 def plan(nibble):
     def plan(folder, *flags):
-        return subprocess.run([nibble, "plan", str(folder), *flags], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([nibble, "plan", str(folder), *flags], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "NIBBLE_FEATURES": "none"})
+        done.stdout = done.stdout if "--json" in flags else unwrapped(done.stdout)
+        return done
     return plan
 
 

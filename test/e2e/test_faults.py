@@ -120,7 +120,7 @@ def test_chat(nibble, gguf_file, allocator, tmp_path):
             try:
                 terminal.read_until(b"> ")
                 terminal.type("Grüße\n".encode())
-                answer = terminal.read_until(b"prompt ")
+                answer = terminal.read_until(b"cut off")
                 terminal.read_until(b"> ")
                 return terminal.leave(), answer.partition("Grüße".encode())[2], ""
             except OSError:  # it has ended

@@ -111,7 +111,7 @@ def test_published_shape_has_kernels_everywhere(nibble, tmp_path):
         for word in ("bfloat16", "fp8", "fp8_ds_mla"):
             result = plan(nibble, tmp_path, "--device", device, "--kv-cache-dtype", word)
             assert result.returncode == 0, result.stderr
-            assert "0-60      latent 512+64" in result.stdout and " per_head_linear_" in result.stdout
+            assert "0-60     latent 512+64" in result.stdout and " per_head_linear_" in result.stdout
 
 
 def test_what_guesses_ahead_is_left_alone(nibble, lib, tmp_path):
