@@ -175,13 +175,14 @@ const layerList = layers => { // "0-2, 5"
 
 const groupBy = (list, key) => list.reduce((groups, entry) => groups.set(key(entry), [...groups.get(key(entry)) ?? [], entry]), new Map());
 
-function formatReasons({ layers }) {
-    const groups = groupBy(layers.filter(({ k }) => k), ({ k, v }) => k === v ? k : `${k} keys, ${v} values`);
+function formatReasons({ layers, next }) {
+    const groups = groupBy(layers.filter(({ k }) => k), ({ k, v, format_origin: origin }) => `${k === v ? k : `${k} keys, ${v} values`}, by ${origin}`);
+    const smaller = next ? `; ${next.flags.join(' ')} would fit ${times(next.tokens_factor)} as many tokens` : '';
     return [...groups].map(([name, alike]) => {
         const bits = bitsOf(alike[0]), where = groups.size > 1 ? `Layers ${layerList(alike)}: ` : '';
         const cost = bits < 16 ? `a number takes ${bits} bits, its share of the scales included, so ${times(16 / bits)} as many tokens fit as with 16 bits`
-            : 'nothing is rounded; --kv-cache-dtype nvfp4 would fit 3.6\u00a0× as many tokens';
-        return `${where}${name}, from --kv-cache-dtype or its default: ${cost}.`;
+            : `a number takes ${bits} bits${smaller}`;
+        return `${where}${name}: ${cost}.`;
     });
 }
 

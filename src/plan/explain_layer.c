@@ -55,14 +55,14 @@ static json_t *json_of_attention(const struct plan *plan, int index)
     const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
     bool latent = class->layout.latent; // then V takes no bits of its own
     json_t *out = json_pack(
-        "{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:o, s:s?, s:o, s:i}", "index", index, "attention",
+        "{s:i, s:s, s:o, s:s, s:s, s:s, s:f, s:f, s:s, s:I, s:o, s:s?, s:o, s:i}", "index", index, "attention",
         latent                   ? "mla"
             : class->kind.window ? "window"
                                  : "full",
         "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k", dtype_word(k->dtype), "v",
-        dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v), "transform",
-        layer->undecided ? "auto" : kv_transform_word(layer->transform), "bytes_per_token",
-        (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
+        dtype_word(v->dtype), "format_origin", layer->format_origin, "k_bits", side_bits(k), "v_bits",
+        latent ? 0.0 : side_bits(v), "transform", layer->undecided ? "auto" : kv_transform_word(layer->transform),
+        "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
         explain_json_layer_rows(plan, index, kinds, sizeof kinds / sizeof *kinds), "scale",
         scale_of(plan, &class->layout), "transform_errors", json_of_errors(plan, index), "sink_pages",
         sink_pages_of(plan, index));

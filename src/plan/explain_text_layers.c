@@ -114,6 +114,26 @@ static void add_table(struct explain_page *page, const json_t *layers, bool *mar
             add_row(page, layer, marked, (int)json_array_size(layers));
 }
 
+static void name_origin(struct strbuf *out, const json_t *layer)
+{
+    strbuf_add_text(out, explain_string(layer, "format_origin"));
+}
+
+// Why layers have their formats.
+static void add_origins(struct explain_page *page, const json_t *layers, bool *marked)
+{
+    struct strbuf line = { 0 };
+    size_t i;
+    const json_t *layer;
+    json_array_foreach (layers, i, layer) {
+        if (!mark_alike(layers, i, name_origin, marked))
+            continue;
+        strbuf_add_format(&line, "%s%s for layers ", line.len ? "; " : "by ", explain_string(layer, "format_origin"));
+        plan_add_layers(&line, marked, (int)json_array_size(layers));
+    }
+    explain_add_line(page, "formats", &line);
+}
+
 // ---- layers without attention ----
 
 static void name_kind(struct strbuf *out, const json_t *layer)
@@ -238,6 +258,7 @@ void explain_text_layers(struct explain_page *page)
     const json_t *layers = json_object_get(page->plan, "layers");
     bool *marked = memory_new(json_array_size(layers) + 1, sizeof *marked);
     add_table(page, layers, marked);
+    add_origins(page, layers, marked);
     add_others(page, layers, marked);
     add_transforms(page, layers, marked);
     add_store(page, layers, marked);

@@ -134,6 +134,21 @@ static bool check_sizes(struct plan *plan, const struct kv_formats *formats, con
                   arena_format(&plan->arena, "layers %s: %s", plan->refusal.layers, reason));
 }
 
+// Where a layer's format comes from, in words for people.
+static const char *origin_of(const struct plan *plan, const struct plan_options *options, int layer, bool skipped)
+{
+    const char *flag = options->user.kv_cache_dtype;
+    const struct model *model = plan->model;
+    if (skipped)
+        return "--kv-cache-dtype-skip-layers";
+    if (options->user.kv_plan)
+        return "--kv-plan";
+    if (flag && strcmp(flag, "auto"))
+        return "--kv-cache-dtype";
+    return model->layer[layer].kv_dtype == model->config.kv_dtype ? "auto: the model's own type"
+                                                                  : "auto: the checkpoint declares it";
+}
+
 // Reads what the flags say for each layer; a skipped one keeps the model's 16-bit type.
 static bool read_flags(struct plan *plan, const struct plan_options *options, struct kv_formats *formats,
                        struct error *err)
@@ -156,9 +171,11 @@ static bool read_flags(struct plan *plan, const struct plan_options *options, st
         return refuse(plan, err, "--kv-cache-dtype", flag, model->kv_declared_unknown);
     if (!kv_skip_parse(options->user.kv_cache_dtype_skip_layers, layers, windowed, skipped, err))
         return false;
-    for (int i = 0; i < layers; i++)
+    for (int i = 0; i < layers; i++) {
+        plan->layer[i].format_origin = origin_of(plan, options, i, skipped[i]);
         if (skipped[i])
             formats[i] = (struct kv_formats){ model->config.kv_dtype, model->config.kv_dtype };
+    }
     return check_sizes(plan, formats, flag, err);
 }
 

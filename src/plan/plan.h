@@ -51,9 +51,10 @@ struct plan_class {
 
 enum { PLAN_NO_CLASS = -1 };
 struct plan_layer {
-    int class_index; // PLAN_NO_CLASS: it keeps nothing
-    size_t offset;   // of the layer within a page
-    int sink_class;  // of its sink pages, or PLAN_NO_CLASS
+    const char *format_origin; // why K and V have their formats: a flag, or what auto found
+    int class_index;           // PLAN_NO_CLASS: it keeps nothing
+    size_t offset;             // of the layer within a page
+    int sink_class;            // of its sink pages, or PLAN_NO_CLASS
     size_t sink_offset;
     int transform;   // of its keys: KV_CENTRE, KV_ROTATE
     bool calibrated; // it is the best of those that were measured

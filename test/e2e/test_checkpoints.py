@@ -334,7 +334,7 @@ def test_lone_cache_scales(lib, plan, tmp_path):
 def test_missing_and_unused_cache_scales(lib, plan, tmp_path):
     declared = with_scales(tmp_path / "declared", kv_cache_scheme={"num_bits": 8, "type": "float", "dynamic": False})
     text = plan(declared).stdout
-    assert "fp8_e4m3" in text and "has no scales (k_scale, v_scale) for it in 2 layers: 1 is used" in text
+    assert "fp8_e4m3" in text and "formats   by auto: the checkpoint declares it for layers 0-1" in text and "has no scales (k_scale, v_scale) for it in 2 layers: 1 is used" in text
     unused = with_scales(tmp_path / "unused", K, V)
     assert ("scales    of the cache for 2 layers in the checkpoint, unused by 2 whose formats have none\n"
             in plan(unused).stdout)

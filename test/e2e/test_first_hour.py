@@ -92,10 +92,11 @@ def test_a_chat_in_tmux(nibble, smollm2, tmp_path):
         chat.wait("ended with 0")
 
 
-def test_ten_questions_on_the_page(server):
+@pytest.mark.parametrize("sampling", [{"seed": 1}, {"temperature": 0}], ids=str)
+def test_ten_questions_on_the_page(server, sampling):
     browser = open_browser()
     try:
-        page = Page(browser, server.url, {"temperature": 0, "max_tokens": 48})
+        page = Page(browser, server.url, {**sampling, "max_tokens": 48})
         for question, words in QUESTIONS:
             page.button("New chat").click()
             page.ask(question)

@@ -198,6 +198,16 @@ def test_the_text_says_what_the_json_says(plan, models):
     assert text.splitlines()[-1].startswith("next      --kv-cache-dtype nvfp4 would fit 3.")
 
 
+@pytest.mark.parametrize("flags, origins", [
+    ([], {"auto: the model's own type"}), (["--kv-cache-dtype", "nvfp4"], {"--kv-cache-dtype"}),
+    (["--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "0", "29"], {"--kv-cache-dtype", "--kv-cache-dtype-skip-layers"}),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_each_layer_says_where_its_format_comes_from(plan, models, flags, origins):
+    found = json.loads(plan(models["smollm2"], *flags, "--json").stdout)
+    assert {layer["format_origin"] for layer in found["layers"]} == origins
+    assert all(origin in unwrapped(plan(models["smollm2"], *flags).stdout) for origin in origins)
+
+
 def test_what_is_suggested_next_is_accepted(plan, models):
     for model in models:
         for device in ("cpu:avx2", "sm_80"):
