@@ -38,7 +38,8 @@ def test_the_plan_is_followed(nibble, smollm2, tuned):
     plan = json.loads(path.read_text())
     shown = [json.loads(run(nibble, "plan", smollm2, "--json", *flags).stdout)["layers"]
              for flags in (("--kv-plan", path), ("--kv-cache-dtype", plan["kv_cache_dtype"]))]
-    assert shown[0] == shown[1]
+    origins = [{layer.pop("format_origin") for layer in layers} for layers in shown]
+    assert shown[0] == shown[1] and origins == [{"--kv-plan"}, {"--kv-cache-dtype"}]
     bits = [layer[side] for layer in shown[0] for side in ("k_bits", "v_bits")]
     assert sum(bits) / len(bits) == pytest.approx(plan["bits"])
     assert len({(layer["k"], layer["v"]) for layer in shown[0]}) > 1
